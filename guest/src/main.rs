@@ -1,0 +1,2 @@
+//! PID 1 of every sandbox.
+fn main() {}
