@@ -9,6 +9,7 @@ mod limits;
 mod network;
 mod outcome;
 mod path;
+pub mod signal;
 pub mod visible;
 
 pub use caller::Caller;
