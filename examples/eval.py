@@ -8,7 +8,9 @@
 It needs nothing but Python's standard library, and speaks MCP over the server's standard streams.
 A task is a solution and the tests for it; both run in a fresh sandbox, so that no solution can see
 another one, the harness or the network. The verdict comes from how the run ended, never from what the
-program printed: output is data from inside, and a solution may well print "all tests passed".
+program printed: output is data from inside, and a solution may well print "all tests passed". Solution
+and tests share one process, so a solution that ends it with status 0 before its tests counts as passed;
+where that matters, give "stdout" and let the tests print something that depends on the answers.
 
 A file of tasks has one JSON object a line:
     {"name": "add", "solution": "def add(a, b): return a + b", "tests": "assert add(1, 2) == 3"}
@@ -113,10 +115,16 @@ def slope(xs, ys):
     {
         "name": "group_by_length",
         "language": "javascript",
-        "solution": "const byLength = words => Object.groupBy(words, word => word.length);",
+        "solution": """
+function byLength(words) {
+    const groups = {};
+    for (const word of words) (groups[word.length] ??= []).push(word);
+    return groups;
+}
+""",
         "tests": """
 const assert = require('node:assert');
-assert.deepEqual({...byLength(['a', 'bb', 'c'])}, {1: ['a', 'c'], 2: ['bb']});
+assert.deepEqual(byLength(['a', 'bb', 'c']), {1: ['a', 'c'], 2: ['bb']});
 """,
     },
     # A harness that only ever sees right solutions proves nothing: these must be found out.
@@ -190,6 +198,8 @@ class Server:
         try:
             for line in self.process.stdout:
                 message = json.loads(line)
+                if not isinstance(message, dict):
+                    raise ValueError(message)
                 if "method" in message:
                     continue  # a notification
                 with self.lock:
