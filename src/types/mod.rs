@@ -4,6 +4,7 @@
 //! and nothing here knows any other module.
 
 mod caller;
+mod digest;
 mod id;
 mod limits;
 mod network;
@@ -13,6 +14,8 @@ pub mod signal;
 pub mod visible;
 
 pub use caller::Caller;
+pub use digest::{DigestError, Sha256};
+pub(crate) use id::random_hex;
 pub use id::{ArtifactId, FileId, InstanceId, RunId, SandboxId};
 pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
