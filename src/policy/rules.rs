@@ -239,3 +239,6 @@ fn check_fixed(asked: &LimitsRequest, fixed: &Limits) -> Result<(), Denial> {
     };
     Err(Denial::SessionLimit { field })
 }
+
+#[cfg(test)]
+mod tests;
