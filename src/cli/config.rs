@@ -61,3 +61,58 @@ pub fn run(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ConfigArgs,
+    }
+
+    fn say(words: &[&str]) -> Result<String, String> {
+        let line = Line::parse_from([&["config"], words].concat());
+        let mut out = Vec::new();
+        run(&line.args, &Environment::default(), None, &mut out)
+            .map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn check_says_ok_or_what_is_wrong() {
+        assert_eq!(
+            say(&["check"]).unwrap(),
+            "ok: there is no file, and the built-in defaults hold\n"
+        );
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/belljar.toml");
+        assert_eq!(
+            say(&["check", example]).unwrap(),
+            format!("ok: {example}\n")
+        );
+        let bad = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/config/bad/ttl_zero.toml"
+        );
+        assert_eq!(
+            say(&["check", bad]).unwrap_err(),
+            format!("{bad}: sessions.ttl_seconds is 0: it must lie between 1 and 2592000")
+        );
+    }
+
+    #[test]
+    fn show_prints_settings_and_schema_describes_them() {
+        let shown = say(&["show"]).unwrap();
+        assert!(shown.starts_with("# built-in defaults\n"), "{shown}");
+        let schema: serde_json::Value = serde_json::from_str(&say(&["schema"]).unwrap()).unwrap();
+        let settings: toml::Table = toml::from_str(&shown).unwrap();
+        let described = schema["properties"].as_object().unwrap();
+        for key in settings.keys() {
+            assert!(described.contains_key(key), "{key}");
+        }
+        assert_eq!(schema["additionalProperties"], false);
+    }
+}

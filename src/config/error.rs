@@ -125,7 +125,9 @@ pub enum Problem {
         sandboxes: u32,
     },
     /// Not an address of a daemon that we can speak to.
-    #[error("docker.host is {found:?}: it must begin with unix://, npipe://, tcp:// or http://")]
+    #[error(
+        "docker.host is {found:?}: it must begin with unix://, npipe://, tcp:// or http://, and name something"
+    )]
     DockerHost {
         /// The value in the file.
         found: String,
@@ -190,9 +192,9 @@ pub enum Problem {
         /// The value in the file.
         found: String,
     },
-    /// A command that would not run the program.
+    /// A command that would not run the program, or would have its path twice.
     #[error(
-        "language {language:?} has command {found:?}: it must be a list of 1 to 32 non-empty strings without NUL, one of which has {{program}}"
+        "language {language:?} has command {found:?}: it must be a list of 1 to 32 non-empty strings without NUL, with {{program}} in it exactly once"
     )]
     LanguageCommand {
         /// The entry's name.
@@ -200,9 +202,9 @@ pub enum Problem {
         /// The value in the file.
         found: Vec<String>,
     },
-    /// A variable that cannot be set.
+    /// A variable that cannot or must not be set.
     #[error(
-        "language {language:?} has the variable {name:?} in env: names have letters, digits and `_` and begin with no digit, and values have no NUL"
+        "language {language:?} has the variable {name:?} in env: names have letters, digits and `_` and begin with no digit, values have no NUL, and variables of the loader (LD_*, GLIBC_TUNABLES) are refused"
     )]
     LanguageVariable {
         /// The entry's name.

@@ -190,7 +190,7 @@ fn checked(raw: RawLanguage) -> Result<Image, Problem> {
             });
         }
     }
-    if !is_image(&raw.image) {
+    if !is_reference(&raw.image) {
         return Err(Problem::LanguageImage {
             language,
             found: raw.image,
@@ -202,21 +202,15 @@ fn checked(raw: RawLanguage) -> Result<Image, Problem> {
             found: raw.program,
         });
     }
-    let word = |word: &String| !word.is_empty() && !word.contains('\0');
-    if raw.command.len() > MAX_COMMAND_WORDS
-        || !raw.command.iter().all(word)
-        || !raw.command.iter().any(|word| word.contains(PROGRAM_MARK))
-    {
+    if !is_command(&raw.command) {
         return Err(Problem::LanguageCommand {
             language,
             found: raw.command,
         });
     }
-    if let Some((name, _)) = raw
-        .env
-        .iter()
-        .find(|(name, value)| !is_variable(name) || value.contains('\0'))
-    {
+    if let Some((name, _)) = raw.env.iter().find(|(name, value)| {
+        !is_variable(name) || is_loader_variable(name) || value.contains('\0')
+    }) {
         return Err(Problem::LanguageVariable {
             language,
             name: name.clone(),
@@ -254,12 +248,31 @@ fn is_name(text: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+#._-".contains(&b))
 }
 
-fn is_image(text: &str) -> bool {
+fn is_reference(text: &str) -> bool {
     text.len() <= MAX_IMAGE_BYTES
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"./:@_-".contains(&b))
+        && !text.split('/').any(|part| part.is_empty() || part == "..")
+}
+
+/// Words that the kernel takes, with the program's place in them exactly once.
+fn is_command(words: &[String]) -> bool {
+    let marks: usize = words
+        .iter()
+        .map(|word| word.matches(PROGRAM_MARK).count())
+        .sum();
+    words.len() <= MAX_COMMAND_WORDS
+        && marks == 1
+        && words
+            .iter()
+            .all(|word| !word.is_empty() && !word.contains('\0'))
+}
+
+/// Whether the dynamic loader obeys the variable.
+pub(crate) fn is_loader_variable(text: &str) -> bool {
+    text.starts_with("LD_") || text == "GLIBC_TUNABLES"
 }
 
 /// The program is a hidden file, so that it is never collected as an artifact.

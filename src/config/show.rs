@@ -22,15 +22,9 @@ impl Settings {
         };
         text.push_str(&toml::to_string_pretty(&self.raw())?);
         for image in self.languages.built_in() {
-            for language in &image.languages {
-                // Writing to a `String` cannot fail.
-                let _ = write!(
-                    text,
-                    "\n# built in: {} in {}",
-                    super::language::list(std::iter::once(language)),
-                    image.tag
-                );
-            }
+            let runs = super::language::list(image.languages.iter());
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "\n# built in: {} runs {runs}", image.tag);
         }
         text.push('\n');
         Ok(text)

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Denial, denial::Quoted};
-use crate::{config::language::is_variable, types::MIB};
+use crate::{
+    config::language::{is_loader_variable, is_variable},
+    types::MIB,
+};
 
 /// The most code, in bytes: it travels in one message and is kept beside the record.
 #[expect(clippy::cast_possible_truncation, reason = "one mebibyte")]
@@ -69,7 +72,7 @@ pub(super) fn check_env(env: &BTreeMap<String, String>) -> Result<(), Denial> {
         if !is_variable(name) {
             return Err(Denial::VariableName { name: quoted() });
         }
-        if name.starts_with("LD_") || name == "GLIBC_TUNABLES" {
+        if is_loader_variable(name) {
             return Err(Denial::VariableOfLoader { name: quoted() });
         }
         if value.contains('\0') {
