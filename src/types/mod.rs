@@ -1,1 +1,27 @@
-//! See ARCHITECTURE.md.
+//! Plain values that every part shares: ids, limits, paths, the caller and the outcome of a run.
+//!
+//! Each is parsed once, at the edge, into a type that cannot be wrong; nothing here performs I/O,
+//! and nothing here knows any other module.
+
+mod caller;
+mod id;
+mod limits;
+mod network;
+mod outcome;
+mod path;
+pub mod visible;
+
+pub use caller::Caller;
+pub use id::{ArtifactId, FileId, InstanceId, RunId, SandboxId};
+pub use limits::{
+    Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
+    WallTime,
+};
+pub use network::Network;
+pub use outcome::Status;
+pub use path::{MAX_PATH_BYTES, PathError, WorkspacePath};
+
+/// Bytes in a mebibyte.
+pub const MIB: u64 = 1024 * 1024;
+/// Bytes in a kibibyte.
+pub const KIB: u64 = 1024;
