@@ -16,9 +16,13 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, OpenOptions},
 };
-use tokio::io::AsyncWriteExt as _;
 
 use crate::types::{random_hex, visible};
+use save::Target;
+
+mod save;
+
+pub use save::LocalWriter;
 
 /// What may be done beneath a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,12 +223,7 @@ impl AllowedDirs {
             .parent
             .open_with(&temp, OpenOptions::new().write(true).create_new(true))
             .map_err(failed)?;
-        Ok(LocalWriter {
-            file: tokio::fs::File::from_std(file.into_std()),
-            partial: Partial {
-                target: Some((target, temp)),
-            },
-        })
+        Ok(LocalWriter::new(file, target, temp))
     }
 
     /// Where a path may lie: for an absolute one the innermost folder that holds it, else each folder in order.
@@ -314,142 +313,6 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| LocalError::Panicked)?
-}
-
-/// Where a file goes once it is whole.
-#[derive(Debug)]
-struct Target {
-    parent: Dir,
-    name: PathBuf,
-    overwrite: Overwrite,
-    shown: String,
-}
-
-impl Target {
-    fn io(&self, source: io::Error) -> LocalError {
-        LocalError::Io {
-            operation: "save",
-            path: self.shown.clone(),
-            source,
-        }
-    }
-
-    fn exists(&self) -> LocalError {
-        LocalError::Exists {
-            path: self.shown.clone(),
-        }
-    }
-
-    /// Early, so that nobody streams a large file for nothing. What counts is [`Self::place`].
-    fn check(&self) -> Result<(), LocalError> {
-        match self.parent.symlink_metadata(&self.name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(self.io(error)),
-            Ok(there) if !there.is_file() => Err(LocalError::NotRegular {
-                path: self.shown.clone(),
-            }),
-            Ok(_) => match self.overwrite {
-                Overwrite::Refuse => Err(self.exists()),
-                Overwrite::Replace => Ok(()),
-            },
-        }
-    }
-
-    fn place(&self, temp: &Path) -> Result<(), LocalError> {
-        self.check()?;
-        match self.overwrite {
-            // The kernel itself refuses where somebody was faster.
-            Overwrite::Refuse => match self.parent.hard_link(temp, &self.parent, &self.name) {
-                Ok(()) => self.parent.remove_file(temp).map_err(|e| self.io(e)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.exists()),
-                Err(_) => self.claim_and_rename(temp),
-            },
-            Overwrite::Replace => self
-                .parent
-                .rename(temp, &self.parent, &self.name)
-                .map_err(|e| self.io(e)),
-        }
-    }
-
-    /// For file systems without hard links: claims the name with an empty file of our own, then replaces it.
-    fn claim_and_rename(&self, temp: &Path) -> Result<(), LocalError> {
-        match self
-            .parent
-            .open_with(&self.name, OpenOptions::new().write(true).create_new(true))
-        {
-            Ok(claimed) => drop(claimed),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(self.exists()),
-            Err(error) => return Err(self.io(error)),
-        }
-        self.parent
-            .rename(temp, &self.parent, &self.name)
-            .map_err(|error| {
-                let _ = self.parent.remove_file(&self.name);
-                self.io(error)
-            })
-    }
-}
-
-/// Removes what is unfinished when it is dropped.
-#[derive(Debug)]
-struct Partial {
-    target: Option<(Target, PathBuf)>,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some((target, temp)) = self.target.take() {
-            let _ = target.parent.remove_file(temp);
-        }
-    }
-}
-
-/// A file on its way to the user's machine; dropped unfinished, it leaves nothing.
-#[derive(Debug)]
-pub struct LocalWriter {
-    file: tokio::fs::File,
-    partial: Partial,
-}
-
-impl LocalWriter {
-    /// Takes the next piece.
-    pub async fn write_all(&mut self, chunk: &[u8]) -> Result<(), LocalError> {
-        let written = self.file.write_all(chunk).await;
-        written.map_err(|source| self.failed(source))
-    }
-
-    /// Makes the file appear under its name, whole.
-    pub async fn finish(mut self) -> Result<(), LocalError> {
-        let synced = match self.file.flush().await {
-            Ok(()) => self.file.sync_data().await,
-            Err(error) => Err(error),
-        };
-        synced.map_err(|source| self.failed(source))?;
-        let Self { file, mut partial } = self;
-        // Closed before it is renamed: Windows renames no open file.
-        drop(file.into_std().await);
-        blocking(move || {
-            if let Some((target, temp)) = &partial.target {
-                target.place(temp)?;
-            }
-            partial.target = None;
-            Ok(())
-        })
-        .await
-    }
-
-    fn failed(&self, source: io::Error) -> LocalError {
-        let path = self
-            .partial
-            .target
-            .as_ref()
-            .map(|(target, _)| target.shown.clone());
-        LocalError::Io {
-            operation: "save",
-            path: path.unwrap_or_default(),
-            source,
-        }
-    }
 }
 
 #[cfg(test)]

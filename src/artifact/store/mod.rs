@@ -174,7 +174,8 @@ impl Store {
                 .min(MAX_READ_BYTES)
                 .min(entry.bytes.saturating_sub(offset));
             // An offset past what a file can have is an error to some systems.
-            blob.seek(SeekFrom::Start(offset.min(entry.bytes))).map_err(failed())?;
+            blob.seek(SeekFrom::Start(offset.min(entry.bytes)))
+                .map_err(failed())?;
             let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
             blob.take(length)
                 .read_to_end(&mut bytes)
