@@ -113,7 +113,7 @@ pub(super) struct RawArtifacts {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawDocker {
-    /// Its address, such as unix:///run/docker.sock. Default: `DOCKER_HOST`, else the current context, else the usual sockets.
+    /// Its address, such as `unix:///run/docker.sock`. Default: `DOCKER_HOST`, else the current context, else the usual sockets.
     pub(super) host: Option<String>,
     /// The runtime that starts containers, such as runc or runsc. Default: the daemon's.
     pub(super) runtime: Option<String>,

@@ -10,14 +10,18 @@ use super::{
         RawLimits, RawSessions,
     },
 };
+use crate::types::visible::escape_name;
 
 impl Settings {
     /// The effective settings, every key with its value, for `belljar config show`. Built-in languages and where
     /// the settings come from stand in comments.
     pub fn show(&self) -> Result<String, ConfigError> {
         let mut text = match self.origin.path() {
-            // Quoted, so that a line feed in a name cannot end the comment.
-            Some(path) => format!("# from {path:?} ({})\n", self.origin),
+            // Escaped, so that a line feed in a name cannot end the comment.
+            Some(path) => {
+                let path = escape_name(path.display().to_string().as_bytes());
+                format!("# from {path} ({})\n", self.origin)
+            }
             None => format!("# {}\n", self.origin),
         };
         text.push_str(&toml::to_string_pretty(&self.raw())?);

@@ -12,8 +12,8 @@ use crate::{
 };
 
 const ME: Caller = Caller::Local;
-const TTL: Duration = Duration::from_secs(600);
-const IDLE: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_mins(10);
+const IDLE: Duration = Duration::from_mins(1);
 
 fn terms() -> SessionTerms {
     let text = "[sessions]\nttl_seconds = 600\nidle_seconds = 60\n";
@@ -242,7 +242,7 @@ async fn the_sweep_wakes_for_what_ended() {
         async move {
             sessions
                 .keep_swept(|gone| send.send(gone.why).unwrap())
-                .await
+                .await;
         }
     });
     settle().await;
