@@ -69,7 +69,7 @@ pub(super) async fn copies(sandbox: &Sandbox, store: &Store, caller: &Caller, ru
                     path,
                     bytes: kept.bytes,
                     media_type: kept.media_type,
-                    sha256: Some(kept.sha256.to_string()),
+                    sha256: Some(kept.sha256),
                     picture,
                 });
             }

@@ -8,12 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Broker, Refusal, collect,
+    record::Draft,
     report::{Fetched, FileEntry, FileKind, FileList, Piece, Uploaded},
     room::Room,
 };
 use crate::{
     artifact::{Entry, Kind, LocalFile, NewEntry, Overwrite},
-    audit::{Action, Event},
+    audit::Action,
     engine::tether::message::{EntryKind, Hidden},
     policy::UploadAsk,
     session::Lease,
@@ -65,9 +66,9 @@ impl Broker {
         ask: UploadAsk,
         cancelled: &CancellationToken,
     ) -> Result<Uploaded, Refusal> {
-        let mut event = Event::new(Action::UploadFile, caller);
-        let result = self.upload_inline(caller, session, ask, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::UploadFile, caller);
+        let result = self.upload_inline(caller, session, ask, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn upload_inline(
@@ -76,14 +77,14 @@ impl Broker {
         session: Option<&str>,
         ask: UploadAsk,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
         let terms = session.map(|id| self.sessions.terms(caller, id)).transpose()?;
         let permit = self.policy.upload(caller, terms.as_ref(), ask)?;
         let upload = permit.action();
         let (path, size) = (upload.path.clone(), upload.bytes.len() as u64);
         let sha256 = Sha256::of(&upload.bytes);
-        event.input(&path, sha256, size);
+        draft.input(&path, sha256, size);
         match session {
             None => {
                 let kept = self.store.put_bytes(Bytes::from(upload.bytes.clone()), held(caller, &path)).await?;
@@ -91,7 +92,7 @@ impl Broker {
             }
             Some(id) => {
                 let source = Cursor::new(upload.bytes.clone());
-                self.write(caller, id, &path, size, source, cancelled, event).await?;
+                self.write(caller, id, &path, size, source, cancelled, draft).await?;
                 self.written(caller, id, path, size, sha256)
             }
         }
@@ -106,9 +107,9 @@ impl Broker {
         local: &str,
         cancelled: &CancellationToken,
     ) -> Result<Uploaded, Refusal> {
-        let mut event = Event::new(Action::UploadFile, caller);
-        let result = self.upload_from(caller, session, path, local, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::UploadFile, caller);
+        let result = self.upload_from(caller, session, path, local, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn upload_from(
@@ -118,7 +119,7 @@ impl Broker {
         path: &str,
         local: &str,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
         let path = self.policy.upload_path(path)?;
         let most = self.policy.largest_upload();
@@ -135,12 +136,12 @@ impl Broker {
             writer.write_all(&buffer[..count]).await?;
         }
         let kept = writer.finish(held(caller, &path)).await?;
-        event.input(&path, kept.sha256, kept.bytes);
+        draft.input(&path, kept.sha256, kept.bytes);
         match session {
             None => Ok(uploaded(path, &kept)),
             Some(id) => {
                 let source = self.store.open_blob(&kept).await?;
-                self.write(caller, id, &path, kept.bytes, source, cancelled, event).await?;
+                self.write(caller, id, &path, kept.bytes, source, cancelled, draft).await?;
                 self.written(caller, id, path, kept.bytes, kept.sha256)
             }
         }
@@ -155,10 +156,10 @@ impl Broker {
         size: u64,
         source: impl AsyncRead + Send,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<(), Refusal> {
         let lease = self.lease(caller, session, cancelled).await?;
-        event.session = Some(lease.id().clone());
+        draft.session(lease.id());
         lease.changed();
         let written = tokio::select! {
             written = lease.sandbox.write(path.as_bytes(), size, source) => written.map(|_entry| ()),
@@ -195,9 +196,9 @@ impl Broker {
         path: Option<&str>,
         cancelled: &CancellationToken,
     ) -> Result<FileList, Refusal> {
-        let mut event = Event::new(Action::ListFiles, caller);
-        let result = self.list(caller, session, path, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::ListFiles, caller);
+        let result = self.list(caller, session, path, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn list(
@@ -206,11 +207,11 @@ impl Broker {
         session: &str,
         path: Option<&str>,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<FileList, Refusal> {
         let path = path.map(|path| self.policy.path(path)).transpose()?;
         let lease = self.lease(caller, session, cancelled).await?;
-        event.session = Some(lease.id().clone());
+        draft.session(lease.id());
         let below = path.as_ref().map_or(&[][..], WorkspacePath::as_bytes);
         let listing = tokio::select! {
             listing = lease.sandbox.list(below, MAX_LISTED, Hidden::List) => listing,
@@ -242,9 +243,9 @@ impl Broker {
         request: FetchRequest,
         cancelled: &CancellationToken,
     ) -> Result<(Fetched, Piece), Refusal> {
-        let mut event = Event::new(Action::FetchArtifact, caller);
-        let result = self.fetch_piece(caller, &request, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::FetchArtifact, caller);
+        let result = self.fetch_piece(caller, &request, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn fetch_piece(
@@ -252,9 +253,9 @@ impl Broker {
         caller: &Caller,
         request: &FetchRequest,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<(Fetched, Piece), Refusal> {
-        let kept = self.find(caller, &request.source, cancelled, event).await?;
+        let kept = self.find(caller, &request.source, cancelled, draft).await?;
         if request.offset > kept.bytes {
             return Err(Refusal::arguments(format!(
                 "`offset` {} lies past the end: the file has {} bytes",
@@ -277,9 +278,9 @@ impl Broker {
         overwrite: Overwrite,
         cancelled: &CancellationToken,
     ) -> Result<Fetched, Refusal> {
-        let mut event = Event::new(Action::FetchArtifact, caller);
-        let result = self.save_to(caller, &source, to, overwrite, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::FetchArtifact, caller);
+        let result = self.save_to(caller, &source, to, overwrite, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn save_to(
@@ -289,11 +290,11 @@ impl Broker {
         to: &str,
         overwrite: Overwrite,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Fetched, Refusal> {
         // Before anything is copied: a path that is not allowed costs nothing.
         let mut writer = self.local.save(Path::new(to), overwrite).await?;
-        let kept = self.find(caller, source, cancelled, event).await?;
+        let kept = self.find(caller, source, cancelled, draft).await?;
         let mut blob = self.store.open_blob(&kept).await?;
         let mut buffer = vec![0; SAVE_CHUNK];
         loop {
@@ -314,7 +315,7 @@ impl Broker {
         caller: &Caller,
         source: &Source,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Entry, Refusal> {
         let kept = match source {
             Source::Artifact(id) => {
@@ -324,14 +325,14 @@ impl Broker {
             Source::Session { session, path } => {
                 let path = self.policy.path(path)?;
                 let lease = self.lease(caller, session, cancelled).await?;
-                event.session = Some(lease.id().clone());
+                draft.session(lease.id());
                 match lease.copy_of(&path) {
                     Some(kept) => kept,
                     None => self.copy(caller, lease, path, cancelled).await?,
                 }
             }
         };
-        event.artifact(&kept.name, kept.sha256, kept.bytes);
+        draft.taken_out(kept.name.clone(), Some(kept.sha256), kept.bytes);
         Ok(kept)
     }
 
@@ -369,16 +370,16 @@ impl Broker {
 
     /// A whole artifact; `None` where this caller has none of that id.
     pub async fn read_artifact(&self, caller: &Caller, id: &ArtifactId) -> Result<Option<(Fetched, Bytes)>, Refusal> {
-        let mut event = Event::new(Action::ReadResource, caller);
-        let result = self.read_whole(caller, id, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::ReadResource, caller);
+        let result = self.read_whole(caller, id, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn read_whole(
         &self,
         caller: &Caller,
         id: &ArtifactId,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Option<(Fetched, Bytes)>, Refusal> {
         let Some(kept) = self.store.get(caller, id).await.map(Some).or_else(Refusal::none_if_not_found)? else {
             return Ok(None);
@@ -392,7 +393,7 @@ impl Broker {
                 ),
             ));
         }
-        event.artifact(&kept.name, kept.sha256, kept.bytes);
+        draft.taken_out(kept.name.clone(), Some(kept.sha256), kept.bytes);
         let bytes = self.store.read(&kept, 0, MAX_RESOURCE_BYTES).await?;
         Ok(Some((fetched(&kept, None)?, bytes)))
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     engine::tether::message::{EndedBy, Exit, ExitStatus},
-    types::{Status, signal},
+    types::Status,
 };
 
 /// Why belljar ended a run.
@@ -40,12 +40,12 @@ pub(super) enum DaemonOom {
     NotSeen,
 }
 
-/// What a run came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a run came to; the signal by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) status: Status,
     pub(super) exit_code: Option<i32>,
-    pub(super) signal: Option<String>,
+    pub(super) signal: Option<i32>,
 }
 
 /// Weighs `cause`, where belljar ended the run itself, and what is known of its end.
@@ -73,7 +73,7 @@ fn told(exit: Exit) -> Outcome {
     }
     let (exit_code, signal) = match exit.status {
         ExitStatus::Code(code) => (Some(code), None),
-        ExitStatus::Signal(number) => (None, Some(signal::name(number))),
+        ExitStatus::Signal(number) => (None, Some(number)),
     };
     // A program that ended well has dealt with the death of a child; one that did not has most likely died of it.
     let status = if exit.oom_kills > 0 && exit.status != ExitStatus::Code(0) {
@@ -107,14 +107,14 @@ mod tests {
         for (cause, end, status, code, signal) in [
             (None, exit(Code(0), Itself, 0), Status::Exited, Some(0), None),
             (None, exit(Code(73), Itself, 0), Status::Exited, Some(73), None),
-            (None, exit(Signal(11), Itself, 0), Status::Signaled, None, Some("SIGSEGV")),
+            (None, exit(Signal(11), Itself, 0), Status::Signaled, None, Some(11)),
             // A child was killed and the program coped.
             (None, exit(Code(0), Itself, 1), Status::Exited, Some(0), None),
             // A shell reports the kill of its child as 137.
             (None, exit(Code(137), Itself, 1), Status::OutOfMemory, Some(137), None),
-            (None, exit(Signal(9), Itself, 1), Status::OutOfMemory, None, Some("SIGKILL")),
+            (None, exit(Signal(9), Itself, 1), Status::OutOfMemory, None, Some(9)),
             // SIGKILL without evidence is the program's own doing.
-            (None, exit(Signal(9), Itself, 0), Status::Signaled, None, Some("SIGKILL")),
+            (None, exit(Signal(9), Itself, 0), Status::Signaled, None, Some(9)),
             (None, exit(Signal(9), Deadline, 0), Status::TimedOut, None, None),
             (None, exit(Signal(9), Killed, 0), Status::SandboxLost, None, None),
             // A kill of our own is never an OOM.
@@ -125,7 +125,7 @@ mod tests {
             (None, lost(DaemonOom::NotSeen), Status::SandboxLost, None, None),
         ] {
             let outcome = judge(cause, end);
-            assert_eq!(outcome, Outcome { status, exit_code: code, signal: signal.map(str::to_owned) }, "{cause:?} {end:?}");
+            assert_eq!(outcome, Outcome { status, exit_code: code, signal }, "{cause:?} {end:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     output::Shown,
-    types::{ArtifactId, FileId, Limits, RunId, SandboxId, Status, WorkspacePath},
+    types::{ArtifactId, FileId, Limits, RunId, SandboxId, Sha256, Status, WorkspacePath},
 };
 
 /// A run that took place, however it ended.
@@ -64,7 +64,7 @@ pub struct RunArtifact {
     /// Its media type.
     pub media_type: String,
     /// SHA-256 of the copy.
-    pub sha256: Option<String>,
+    pub sha256: Option<Sha256>,
     /// The content, where it is a picture within bounds.
     pub picture: Option<Vec<u8>>,
 }

@@ -10,19 +10,19 @@ use super::{
     collect::{self, Collected},
     execute::{self, Account, NotStarted},
     outcome::{self, Cause, End},
-    record::Kept,
+    record::{Draft, Keep},
     report::{RunReport, SandboxReport, StreamReport},
 };
 use crate::{
     artifact::Entry,
-    audit::{Action, Event},
+    audit::StreamRecord,
     engine::{
         Sandbox,
         tether::message::{Exit, InlineFile},
     },
-    output::{self, SHOWN_BYTES},
+    output::{self, CapturedStream, SHOWN_BYTES},
     policy::{Content, RunAsk, RunPlan},
-    types::{Caller, KIB, Limits, RunId, SandboxId, WorkspacePath},
+    types::{Caller, KIB, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
 };
 
 /// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
@@ -62,13 +62,12 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<RunReport, Refusal> {
         let run_id = RunId::random();
-        let mut event = Event::new(Action::RunCode, caller);
-        self.recorder.note_run(&mut event, &run_id, &ask);
+        let mut draft = self.recorder.run(caller, &run_id, &ask);
         let result = match session {
-            None => self.run_fresh(caller, &run_id, ask, cancelled, &mut event).await,
-            Some(session) => self.run_in_session(caller, session, &run_id, ask, cancelled, &mut event).await,
+            None => self.run_fresh(caller, &run_id, ask, cancelled, &mut draft).await,
+            Some(session) => self.run_in_session(caller, session, &run_id, ask, cancelled, &mut draft).await,
         };
-        self.recorder.record(event, result)
+        self.recorder.record(draft, result)
     }
 
     async fn run_fresh(
@@ -77,16 +76,17 @@ impl Broker {
         run_id: &RunId,
         ask: RunAsk,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<RunReport, Refusal> {
         let (launch, plan) = self.policy.fresh_run(caller, ask)?;
         let (launched, plan) = (launch.action(), plan.action());
-        event.launch(launched);
-        let inputs = self.inputs(caller, plan, event).await?;
+        draft.launch(launched);
+        draft.plan(plan);
+        let inputs = self.inputs(caller, plan, draft).await?;
         let place = self.gate.enter(cancelled).await?;
         let sandbox = self.launch(&launch, cancelled).await?;
-        event.sandbox(sandbox.image_id(), sandbox.runtime());
-        let account = self.play(&sandbox, run_id, plan, inputs, cancelled, event).await?;
+        draft.sandbox(sandbox.image_id(), sandbox.runtime());
+        let account = self.play(&sandbox, caller, run_id, plan, inputs, cancelled, draft).await?;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
@@ -102,7 +102,7 @@ impl Broker {
             fresh: true,
             limits: launched.limits,
         };
-        let report = self.report(&sandbox, plan, &scene, account, collected, event).await;
+        let report = self.report(&sandbox, plan, &scene, account, collected, draft).await;
         // In the background: nobody should wait for the daemon to clean up. The place is free once it is gone.
         self.tasks.spawn(async move {
             if let Err(error) = sandbox.destroy().await {
@@ -120,20 +120,23 @@ impl Broker {
         run_id: &RunId,
         ask: RunAsk,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<RunReport, Refusal> {
         // Decided before the session's turn is waited for: what is not allowed is refused at once.
         let terms = self.sessions.terms(caller, session)?;
         let plan = self.policy.session_run(caller, &terms, ask)?;
         let plan = plan.action();
-        let inputs = self.inputs(caller, plan, event).await?;
+        let limits = Limits { output_kib: plan.output_kib, ..terms.limits };
+        draft.limits(&limits);
+        draft.plan(plan);
+        let inputs = self.inputs(caller, plan, draft).await?;
         let lease = self.lease(caller, session, cancelled).await?;
-        event.session = Some(lease.id().clone());
-        event.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
+        draft.session(lease.id());
+        draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
         let fresh = lease.use_for_run();
         let stop = CancellationToken::new();
         let account = tokio::select! {
-            account = self.play(&lease.sandbox, run_id, plan, inputs, &stop, event) => account,
+            account = self.play(&lease.sandbox, caller, run_id, plan, inputs, &stop, draft) => account,
             () = async {
                 tokio::select! {
                     () = cancelled.cancelled() => {}
@@ -167,9 +170,9 @@ impl Broker {
             network: terms.network.name().to_owned(),
             session: Some(lease.id().clone()),
             fresh,
-            limits: Limits { output_kib: plan.output_kib, ..terms.limits },
+            limits,
         };
-        let report = self.report(&lease.sandbox, plan, &scene, account, collected, event).await;
+        let report = self.report(&lease.sandbox, plan, &scene, account, collected, draft).await;
         if lost && let Some(ended) = lease.lost() {
             self.bury(ended);
         }
@@ -177,7 +180,7 @@ impl Broker {
     }
 
     /// Looks up the inputs before a sandbox is made for them.
-    async fn inputs(&self, caller: &Caller, plan: &RunPlan, event: &mut Event) -> Result<Inputs, Refusal> {
+    async fn inputs(&self, caller: &Caller, plan: &RunPlan, draft: &mut Draft) -> Result<Inputs, Refusal> {
         let mut inputs = Inputs::default();
         let mut room = INLINE_BYTES;
         for file in &plan.files {
@@ -185,7 +188,7 @@ impl Broker {
                 Content::Inline(bytes) => Bytes::copy_from_slice(bytes),
                 Content::Upload(id) => {
                     let kept = self.store.upload_get(caller, id).await.map_err(Refusal::upload)?;
-                    event.input(&file.path, kept.sha256, kept.bytes);
+                    draft.input(&file.path, kept.sha256, kept.bytes);
                     if kept.bytes > room as u64 {
                         inputs.large.push((file.path.clone(), Large::Kept(kept)));
                         continue;
@@ -194,7 +197,7 @@ impl Broker {
                 }
             };
             if let Content::Inline(_) = file.content {
-                event.input(&file.path, crate::types::Sha256::of(&bytes), bytes.len() as u64);
+                draft.input(&file.path, Sha256::of(&bytes), bytes.len() as u64);
             }
             if bytes.len() > room {
                 inputs.large.push((file.path.clone(), Large::Bytes(bytes)));
@@ -210,11 +213,12 @@ impl Broker {
     async fn play(
         &self,
         sandbox: &Sandbox,
+        caller: &Caller,
         run_id: &RunId,
         plan: &RunPlan,
         inputs: Inputs,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Account, Refusal> {
         for (path, large) in inputs.large {
             tokio::select! {
@@ -259,39 +263,38 @@ impl Broker {
         scene: &Scene<'_>,
         account: Account,
         collected: Collected,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> RunReport {
         let outcome = outcome::judge(account.cause, account.end);
         let exit: Option<Exit> = match account.end {
             End::Told(exit) => Some(exit),
             End::Lost { .. } => None,
         };
-        let mut streams = Vec::with_capacity(2);
-        for (name, stream) in [("stdout", account.captured.stdout), ("stderr", account.captured.stderr)] {
-            let shown = output::show(&stream.window, SHOWN_BYTES);
-            let kept = if shown.is_faithful() { Kept::Record } else { Kept::Output };
-            event.output(name, stream.sha256, shown.bytes());
-            let artifact_id = self.recorder.keep_output(scene.caller, scene.run_id, name, stream.raw, kept).await;
-            streams.push(StreamReport { shown, artifact_id });
-        }
-        let (stderr, stdout) = (streams.pop(), streams.pop());
-        let empty = || StreamReport { shown: output::show_bytes(&[], SHOWN_BYTES), artifact_id: None };
+        let captured = account.captured;
+        let (out, err) = (&captured.stdout, &captured.stderr);
+        draft.outputs(
+            StreamRecord { sha256: out.sha256, bytes: out.window.bytes() },
+            StreamRecord { sha256: err.sha256, bytes: err.window.bytes() },
+        );
+        let stdout = self.stream(scene, "stdout", captured.stdout).await;
+        let stderr = self.stream(scene, "stderr", captured.stderr).await;
         for artifact in &collected.artifacts {
-            event.left(&artifact.path, artifact.sha256.as_deref(), artifact.bytes);
+            draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
         }
-        event.outcome(&outcome.status, outcome.exit_code, outcome.signal.as_deref(), account.duration);
+        let artifacts_omitted = collected.omitted.saturating_add(exit.map_or(0, |exit| exit.files_omitted));
+        draft.outcome(outcome, account.duration, artifacts_omitted);
         RunReport {
             run_id: scene.run_id.clone(),
             status: outcome.status,
             exit_code: outcome.exit_code,
-            signal: outcome.signal,
-            stdout: stdout.unwrap_or_else(empty),
-            stderr: stderr.unwrap_or_else(empty),
+            signal: outcome.signal.map(signal::name),
+            stdout,
+            stderr,
             duration: account.duration,
             cpu: std::time::Duration::from_micros(exit.map_or(0, |exit| exit.cpu_us)),
             peak_memory_bytes: exit.map(|exit| exit.peak_rss_bytes).filter(|bytes| *bytes > 0),
             artifacts: collected.artifacts,
-            artifacts_omitted: collected.omitted + exit.map_or(0, |exit| exit.files_omitted),
+            artifacts_omitted,
             sandbox: SandboxReport {
                 runtime: sandbox.runtime().to_owned(),
                 image: scene.image.clone(),
@@ -302,5 +305,12 @@ impl Broker {
             language: plan.language.clone(),
             limits: scene.limits,
         }
+    }
+    /// Shows a stream, and keeps it whole where that is not all of it as it is.
+    async fn stream(&self, scene: &Scene<'_>, name: &str, stream: CapturedStream) -> StreamReport {
+        let shown = output::show(&stream.window, SHOWN_BYTES);
+        let keep = if shown.is_faithful() { Keep::Record } else { Keep::Output };
+        let artifact_id = self.recorder.output(scene.caller, scene.run_id, name, stream.raw, keep).await;
+        StreamReport { shown, artifact_id }
     }
 }

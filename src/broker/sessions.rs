@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, Refusal, report::Opened, room::Room};
+use super::{Broker, Refusal, record::Draft, report::Opened, room::Room};
 use crate::{
-    audit::{Action, Event},
+    audit::Action,
     policy::SessionAsk,
     session::Ended,
     types::{Caller, SandboxId},
@@ -20,9 +20,9 @@ impl Broker {
         ask: &SessionAsk,
         cancelled: &CancellationToken,
     ) -> Result<Opened, Refusal> {
-        let mut event = Event::new(Action::OpenSession, caller);
-        let result = self.open(caller, ask, cancelled, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::OpenSession, caller);
+        let result = self.open(caller, ask, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
     async fn open(
@@ -30,17 +30,17 @@ impl Broker {
         caller: &Caller,
         ask: &SessionAsk,
         cancelled: &CancellationToken,
-        event: &mut Event,
+        draft: &mut Draft,
     ) -> Result<Opened, Refusal> {
         let (launch, terms) = self.policy.open_session(caller, ask)?;
-        event.launch(launch.action());
-        event.language = Some(terms.language.clone());
+        draft.launch(launch.action());
+        draft.language(&terms.language);
         let place = self.sessions.reserve(caller)?;
         let gate = self.gate.enter(cancelled).await?;
         let sandbox = self.launch(&launch, cancelled).await?;
-        event.sandbox(sandbox.image_id(), sandbox.runtime());
+        draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let id = sandbox.id().clone();
-        event.session = Some(id.clone());
+        draft.session(&id);
         let runtime = sandbox.runtime().to_owned();
         let room = Arc::new(Room::new(sandbox, gate));
         let idle = terms.idle;
@@ -65,15 +65,15 @@ impl Broker {
 
     /// Closes a session of `caller` and destroys everything in it.
     pub async fn close_session(&self, caller: &Caller, session: &str) -> Result<SandboxId, Refusal> {
-        let mut event = Event::new(Action::CloseSession, caller);
-        let result = self.close(caller, session, &mut event).await;
-        self.recorder.record(event, result)
+        let mut draft = Draft::new(Action::CloseSession, caller);
+        let result = self.close(caller, session, &mut draft).await;
+        self.recorder.record(draft, result)
     }
 
-    async fn close(&self, caller: &Caller, session: &str, event: &mut Event) -> Result<SandboxId, Refusal> {
+    async fn close(&self, caller: &Caller, session: &str, draft: &mut Draft) -> Result<SandboxId, Refusal> {
         // The sessions know every id that parses; this one is only for the answer.
         let id = SandboxId::parse(session).map_err(|_| crate::session::SessionError::Unknown)?;
-        event.session = Some(id.clone());
+        draft.session(&id);
         let ended = self.sessions.close(caller, session).await?;
         if let Some(ended) = ended {
             let gone = ended.sandbox.sandbox.destroy().await;

@@ -64,12 +64,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 
 /// One page of the caller's artifacts, newest first.
 pub(super) async fn list(broker: &Broker, caller: &Caller, cursor: Option<String>) -> Result<ListResourcesResult, ResourceError> {
-    let after = match cursor {
-        None => None,
-        Some(text) => Some(ArtifactId::parse(&text).map_err(|_| ResourceError::Refused("unknown cursor".to_owned()))?),
-    };
-    let page = broker.artifacts(caller, after.as_ref(), PAGE).await?;
-    let next = (page.len() == PAGE).then(|| page.last().map(|artifact| artifact.artifact_id.to_string())).flatten();
+    let (page, next) = broker.artifacts(caller, cursor.as_deref(), PAGE).await?;
     // File names come from inside: they are left to fetch_artifact, which fences them.
     let resources = page.iter().map(|artifact| {
         Resource::new(uri(&artifact.artifact_id), artifact.artifact_id.as_str())

@@ -239,7 +239,7 @@ fn output(report: &RunReport) -> Output {
                 path: artifact.path.shown(),
                 bytes: artifact.bytes,
                 media_type: artifact.media_type.clone(),
-                sha256: artifact.sha256.clone(),
+                sha256: artifact.sha256.map(|digest| digest.to_string()),
             })
             .collect(),
         artifacts_omitted: report.artifacts_omitted,
