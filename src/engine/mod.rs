@@ -1,1 +1,2 @@
 //! See ARCHITECTURE.md.
+pub mod tether;
