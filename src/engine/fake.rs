@@ -14,6 +14,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::{io::DuplexStream, task::JoinHandle};
 
+use super::scripted_guest::{Greeting, ScriptedGuest};
+
 use super::daemon::{
     Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
     Locality, Log, Mounted, OomFlag, Phase, Place, Seeding, State, Stdio, Version, Volume,
@@ -123,6 +125,22 @@ impl FakeContainer {
     }
 }
 
+impl Default for FakeDaemon {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Runs the scripted guest at the container's end of a stream.
+#[must_use]
+pub fn scripted(greeting: Greeting, uid: u32, mut stream: DuplexStream) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut guest = ScriptedGuest::start_as(uid, greeting);
+        // The end of either side is the end of both.
+        let _ = tokio::io::copy_bidirectional(&mut stream, &mut guest.io).await;
+    })
+}
+
 impl std::fmt::Debug for FakeDaemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FakeDaemon").finish_non_exhaustive()
@@ -130,10 +148,16 @@ impl std::fmt::Debug for FakeDaemon {
 }
 
 impl FakeDaemon {
-    /// A healthy daemon on x86-64 with runc, without images. `guest` runs in every container that is started
-    /// with open streams; it gets the container's uid.
+    /// A healthy daemon on x86-64 with runc, without images, whose containers run the scripted guest.
     #[must_use]
-    pub fn new(
+    pub fn new() -> Self {
+        Self::with_guest(|uid, stream| scripted(Greeting::Proper, uid, stream))
+    }
+
+    /// The same, with another guest in every container that is started with open streams; it gets the
+    /// container's uid.
+    #[must_use]
+    pub fn with_guest(
         guest: impl Fn(u32, DuplexStream) -> JoinHandle<()> + Send + Sync + 'static,
     ) -> Self {
         let info = Info {

@@ -24,6 +24,8 @@ mod instance;
 mod launch;
 mod reap;
 mod sandbox;
+#[doc(hidden)]
+pub mod scripted_guest;
 pub mod seccomp;
 mod spec;
 mod swap;

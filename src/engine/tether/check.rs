@@ -81,10 +81,9 @@ mod tests {
         ) {
             if let Ok(entry) = checked(&path) {
                 let text = String::from_utf8_lossy(&entry.path).into_owned();
-                let components: Vec<_> = std::path::Path::new(&text).components().collect();
-                prop_assert!(components.iter().all(|component| {
-                    matches!(component, std::path::Component::Normal(_))
-                }));
+                for component in std::path::Path::new(&text).components() {
+                    prop_assert!(matches!(component, std::path::Component::Normal(_)));
+                }
             }
         }
     }

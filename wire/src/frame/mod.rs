@@ -275,6 +275,11 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Ok(())
     }
 
+    /// Gives the stream back.
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+
     /// Ends this direction: the other side's reader sees the end after the last frame.
     ///
     /// # Errors
