@@ -403,36 +403,11 @@ mod tests {
             .keys()
             .map(String::as_str)
             .collect();
-        let mut expected = [
-            "time",
-            "seq",
-            "instance",
-            "action",
-            "caller",
-            "decision",
-            "run_id",
-            "session",
-            "language",
-            "code_sha256",
-            "code_bytes",
-            "args_sha256",
-            "env",
-            "env_omitted",
-            "inputs",
-            "inputs_omitted",
-            "limits",
-            "timeout_ms",
-            "network",
-            "image_id",
-            "runtime",
-            "outcome",
-            "stdout",
-            "stderr",
-            "artifacts",
-            "artifacts_omitted",
-            "error",
-            "prev",
-        ];
+        let fixed = "time seq instance action caller decision run_id session language \
+            code_sha256 code_bytes args_sha256 env env_omitted inputs \
+            inputs_omitted limits timeout_ms network image_id runtime outcome \
+            stdout stderr artifacts artifacts_omitted error prev";
+        let mut expected: Vec<_> = fixed.split(' ').collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
         expected.sort_unstable();
