@@ -51,7 +51,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 const SWEEP_EVERY_PART: u64 = 16;
 
 /// Size, digest and media type of some content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
     pub(super) sha256: Sha256,

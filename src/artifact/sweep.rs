@@ -21,9 +21,9 @@ use super::{
 use crate::types::Sha256;
 
 /// How long a file may be on its way. Older than the longest run, it was left by a crash.
-const TEMP_AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+const TEMP_AGE: Duration = Duration::from_hours(2 * 24);
 /// How long an id that has ended is still told from one that never was, beyond the entry's own time to live.
-const GONE_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const GONE_AGE: Duration = Duration::from_hours(7 * 24);
 /// The most ended ids remembered.
 const MAX_GONE: usize = 10_000;
 

@@ -18,7 +18,9 @@ const MAX_NAME_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// A program was to be run.
+    /// A program is about to be run. The line of its end follows, unless the server died before it.
+    BeginRun,
+    /// A program was to be run; it has come to its end, or to none.
     RunCode,
     /// A file was to be put in.
     UploadFile,
@@ -43,6 +45,7 @@ impl Action {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::BeginRun => "begin_run",
             Self::RunCode => "run_code",
             Self::UploadFile => "upload_file",
             Self::FetchArtifact => "fetch_artifact",
@@ -403,36 +406,11 @@ mod tests {
             .keys()
             .map(String::as_str)
             .collect();
-        let mut expected = [
-            "time",
-            "seq",
-            "instance",
-            "action",
-            "caller",
-            "decision",
-            "run_id",
-            "session",
-            "language",
-            "code_sha256",
-            "code_bytes",
-            "args_sha256",
-            "env",
-            "env_omitted",
-            "inputs",
-            "inputs_omitted",
-            "limits",
-            "timeout_ms",
-            "network",
-            "image_id",
-            "runtime",
-            "outcome",
-            "stdout",
-            "stderr",
-            "artifacts",
-            "artifacts_omitted",
-            "error",
-            "prev",
-        ];
+        let fixed = "time seq instance action caller decision run_id session language \
+            code_sha256 code_bytes args_sha256 env env_omitted inputs \
+            inputs_omitted limits timeout_ms network image_id runtime outcome \
+            stdout stderr artifacts artifacts_omitted error prev";
+        let mut expected: Vec<_> = fixed.split(' ').collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
         expected.sort_unstable();

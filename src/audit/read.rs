@@ -132,7 +132,7 @@ impl Logs {
 
 fn keep_last(lines: &mut Vec<Line>, most: usize) {
     // Stable: lines of one log stay in their order also within a millisecond.
-    lines.sort_by(|a, b| a.time.cmp(&b.time));
+    lines.sort_by_key(|line| line.time);
     lines.drain(..lines.len().saturating_sub(most));
 }
 

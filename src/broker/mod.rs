@@ -28,7 +28,7 @@ pub use report::{
 
 use crate::{
     artifact::{AllowedDirs, Store},
-    audit::Log,
+    audit::{AuditError, Log},
     config::Settings,
     engine::{Engine, Sandbox},
     policy::{Launch, Permit, Policy},
@@ -92,7 +92,8 @@ impl Broker {
 
     /// Starts what goes on in the background: the end of sessions that are over and of files that have expired, and
     /// the removal of what servers left that were killed.
-    pub fn start(self: &Arc<Self>) {
+    pub fn start(self: &Arc<Self>) -> Result<(), AuditError> {
+        self.recorder.start()?;
         let broker = Arc::clone(self);
         self.until_stopped(async move {
             broker.sessions.keep_swept(|ended| broker.bury(ended)).await;
@@ -112,6 +113,7 @@ impl Broker {
                 tracing::debug!(%error, "what ended servers left could not be looked for");
             }
         });
+        Ok(())
     }
 
     fn until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {

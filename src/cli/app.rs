@@ -9,7 +9,7 @@ use crate::{
     audit::Log,
     broker::{Broker, Parts},
     config::{Environment, Settings},
-    engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint::Hints},
+    engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint},
     types::MIB,
 };
 
@@ -38,7 +38,7 @@ impl App {
         let write = settings.files.read_write.iter().map(|dir| (dir.clone(), Access::ReadWrite));
         let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
         let broker = Broker::new(&settings, Parts { engine, store, audit, local });
-        broker.start();
+        broker.start().context("begin the audit log")?;
         Ok(Self { broker })
     }
 
@@ -62,5 +62,12 @@ pub(super) fn engine(settings: &Settings, environment: &Environment) -> anyhow::
 
 /// The daemon that the settings and the environment lead to. Nothing is asked of it yet.
 pub(super) fn docker(settings: &Settings, environment: &Environment) -> Docker {
-    Docker::new(Hints::new(settings.docker.host.as_deref(), environment))
+    Docker::new(endpoint::Environment {
+        configured: settings.docker.host.clone(),
+        docker_host: environment.docker_host.clone(),
+        docker_context: environment.docker_context.clone(),
+        docker_config: environment.docker_config.clone(),
+        home: environment.home.clone(),
+        runtime_dir: environment.runtime_dir.clone(),
+    })
 }

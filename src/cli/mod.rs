@@ -6,8 +6,6 @@
 mod app;
 mod audit;
 mod config;
-mod doctor;
-mod images;
 mod reap;
 mod run;
 mod serve;
@@ -40,16 +38,12 @@ pub struct Cli {
 enum Command {
     /// Serve MCP to a client.
     Serve(serve::Args),
-    /// Check everything that sandboxes need, and say how to mend what is missing.
-    Doctor(doctor::Args),
-    /// Build, list and remove the images that code runs in.
-    Images(images::Args),
     /// Run a program in a sandbox, the same way as the tool run_code.
     Run(run::Args),
     /// Check or show the configuration.
-    Config(config::Args),
+    Config(config::ConfigArgs),
     /// Read the audit log.
-    Audit(audit::Args),
+    Audit(audit::AuditArgs),
     /// Remove every container that servers of this installation left behind.
     Reap(reap::Args),
 }
@@ -66,10 +60,11 @@ impl Cli {
         let settings = || Settings::load(&environment, self.config.as_deref());
         match command {
             Command::Serve(args) => serve::run(args, settings()?, &environment),
-            Command::Doctor(args) => doctor::run(&args, settings()?, &environment),
-            Command::Images(args) => images::run(args, &settings()?, &environment),
             Command::Run(args) => run::run(args, settings()?, &environment),
-            Command::Config(args) => config::run(&args, self.config.as_deref(), &environment, &mut io::stdout().lock()),
+            Command::Config(args) => {
+                config::run(&args, &environment, self.config.as_deref(), &mut io::stdout().lock())?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Audit(args) => audit::run(&args, &environment.state_dir()?, &mut io::stdout().lock()),
             Command::Reap(args) => reap::run(&args, settings()?, &environment),
         }

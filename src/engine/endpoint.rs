@@ -4,7 +4,6 @@
 //! variable of its own: what decides is the user's environment, never a file in the current directory.
 
 use std::{
-    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
 };
@@ -82,6 +81,8 @@ pub enum EndpointError {
 /// The part of the user's environment that decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
+    /// `docker.host` of the operator's configuration
+    pub configured: Option<String>,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
     /// `DOCKER_CONTEXT`
@@ -92,23 +93,6 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`
     pub runtime_dir: Option<PathBuf>,
-}
-
-impl Environment {
-    /// Picks the variables with `variable`, as [`std::env::var_os`].
-    #[must_use]
-    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let set = |name| variable(name).filter(|value| !value.is_empty());
-        let text = |name| set(name).and_then(|value| value.into_string().ok());
-        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-        Self {
-            docker_host: text("DOCKER_HOST"),
-            docker_context: text("DOCKER_CONTEXT"),
-            docker_config: set("DOCKER_CONFIG").map(PathBuf::from),
-            home: set(home).map(PathBuf::from),
-            runtime_dir: set("XDG_RUNTIME_DIR").map(PathBuf::from),
-        }
-    }
 }
 
 /// The file system, as far as it decides.
@@ -145,6 +129,9 @@ pub fn discover(
     environment: &Environment,
     files: &dyn Files,
 ) -> Result<Endpoint, EndpointError> {
+    if let Some(host) = &environment.configured {
+        return parse(host, "docker.host in the configuration".to_owned());
+    }
     if let Some(host) = &environment.docker_host {
         return parse(host, "DOCKER_HOST".to_owned());
     }

@@ -3,6 +3,8 @@
 //! The token is drawn after the text is complete, and drawn again while it occurs in the text, so that
 //! nothing inside can end the fence or begin one. This mitigates; the boundary is the container.
 
+use std::fmt::Write as _;
+
 use super::escape::Shown;
 use crate::types::random_hex;
 
@@ -88,12 +90,13 @@ impl Fence {
             if at > 0 {
                 text.push('\n');
             }
-            text.push_str(&format!("----- BEGIN UNTRUSTED {name} {token}\n"));
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "----- BEGIN UNTRUSTED {name} {token}");
             text.push_str(&part.shown.render(Some(&token)));
             if !text.ends_with('\n') {
                 text.push('\n');
             }
-            text.push_str(&format!("----- END UNTRUSTED {name} {token}"));
+            let _ = write!(text, "----- END UNTRUSTED {name} {token}");
         }
         Some(Self { token, text })
     }
@@ -181,7 +184,7 @@ mod tests {
             prop_assert_eq!(token.len(), TOKEN_BYTES * 2);
             // The sentence, both markers, and the line about an omission.
             prop_assert_eq!(fence.text().matches(token).count(), 3 + usize::from(shown.truncated()));
-            let end = format!("\n----- END UNTRUSTED stdout {}", token);
+            let end = format!("\n----- END UNTRUSTED stdout {token}");
             prop_assert!(fence.text().ends_with(&end));
         }
     }

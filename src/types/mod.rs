@@ -16,7 +16,7 @@ pub mod visible;
 pub use caller::Caller;
 pub use digest::{DigestError, Sha256};
 pub(crate) use id::random_hex;
-pub use id::{ArtifactId, FileId, InstanceId, RunId, SandboxId};
+pub use id::{ArtifactId, FileId, IdError, InstanceId, RunId, SandboxId};
 pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
     WallTime,

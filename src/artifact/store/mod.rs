@@ -23,7 +23,7 @@ use super::{
 use crate::types::{ArtifactId, Caller, FileId, MIB, RunId};
 
 /// How long a kept file lives unless the operator says otherwise.
-pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub const DEFAULT_TTL: Duration = Duration::from_hours(24);
 /// How much the store holds unless the operator says otherwise: what code leaves behind must not fill the
 /// user's disk.
 pub const DEFAULT_CAP_BYTES: u64 = 4096 * MIB;

@@ -316,7 +316,7 @@ async fn what_a_crash_leaves_is_swept_and_damage_is_reported() {
     .unwrap();
     let old = root.join("tmp/.tmpold");
     fs::write(&old, "half").unwrap();
-    let ago = std::time::SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60);
+    let ago = std::time::SystemTime::now() - Duration::from_hours(3 * 24);
     fs::File::options()
         .write(true)
         .open(&old)
@@ -386,9 +386,9 @@ async fn nobody_else_can_read_the_store() {
             path.display()
         );
         if about.is_dir() {
-            fs::read_dir(path)
-                .unwrap()
-                .for_each(|item| check(&item.unwrap().path()));
+            for item in fs::read_dir(path).unwrap() {
+                check(&item.unwrap().path());
+            }
         }
     }
     let (_dir, store) = store(Options::default());
