@@ -17,6 +17,14 @@ pub const MAX_IMAGE_BYTES: usize = 1024 * 1024;
 pub const MAX_IMAGE_PIXELS: usize = 16 * 1024 * 1024;
 /// The longest side of an image that is shown, in pixels, which is as much as readers take.
 pub const MAX_IMAGE_SIDE: usize = 8000;
+/// What images are called that can be shown.
+const IMAGE_NAMES: [(&str, &str); 5] = [
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+];
 /// Bytes from the start of a file in which its kind is looked for.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
@@ -66,11 +74,7 @@ impl Sniffer {
     /// The media type of all that was pushed, under this name.
     #[must_use]
     pub fn finish(&self, name: &str) -> &'static str {
-        let extension = name
-            .rsplit_once('.')
-            .map(|(_, extension)| extension.to_ascii_lowercase())
-            .filter(|extension| !extension.contains('/'))
-            .unwrap_or_default();
+        let extension = extension_of(name);
         if self.text && self.unfinished.is_empty() {
             // Text can only imitate the marks of other formats; of those that may be text, these are worth it.
             return match &self.head[..] {
@@ -91,6 +95,34 @@ pub fn media_type(name: &str, bytes: &[u8]) -> &'static str {
     let mut sniffer = Sniffer::default();
     sniffer.push(bytes);
     sniffer.finish(name)
+}
+
+/// The media type that a name alone suggests.
+#[must_use]
+pub fn media_type_of_name(name: &str) -> &'static str {
+    let extension = extension_of(name);
+    if let Some((_, media_type)) = IMAGE_NAMES.iter().find(|(known, _)| *known == extension) {
+        return media_type;
+    }
+    match text_type(&extension) {
+        PLAIN_TEXT if extension != "txt" => binary_type(&extension),
+        known => known,
+    }
+}
+
+/// Whether a name says that its file is an image that could be shown.
+#[must_use]
+pub fn is_image_name(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    let extension = extension_of(&name);
+    IMAGE_NAMES.iter().any(|(known, _)| *known == extension)
+}
+
+fn extension_of(name: &str) -> String {
+    name.rsplit_once('.')
+        .map(|(_, extension)| extension.to_ascii_lowercase())
+        .filter(|extension| !extension.contains('/'))
+        .unwrap_or_default()
 }
 
 fn text_type(extension: &str) -> &'static str {

@@ -18,7 +18,7 @@ pub use entry::{Cursor, CursorError, Entry, Kind, NewEntry, Page};
 pub use local::{Access, AllowedDirs, LocalError, LocalFile, LocalWriter, Overwrite};
 pub use media::{
     MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, OCTET_STREAM, ShowableImage, Sniffer,
-    media_type, showable_image,
+    is_image_name, media_type, media_type_of_name, showable_image,
 };
 pub use store::{DEFAULT_CAP_BYTES, DEFAULT_TTL, MAX_READ_BYTES, Options, Store, StoreError};
 pub use sweep::Swept;

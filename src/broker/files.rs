@@ -13,7 +13,7 @@ use super::{
     room::Room,
 };
 use crate::{
-    artifact::{Entry, Kind, LocalFile, NewEntry, Overwrite},
+    artifact::{Entry, Kind, LocalFile, NewEntry, Overwrite, StoreError},
     audit::Action,
     engine::tether::message::{EntryKind, Hidden},
     policy::UploadAsk,
@@ -57,6 +57,14 @@ pub struct FetchRequest {
     pub length: Option<u64>,
 }
 
+/// A file on its way into a session.
+struct Incoming<S> {
+    path: WorkspacePath,
+    bytes: u64,
+    sha256: Sha256,
+    source: S,
+}
+
 impl Broker {
     /// Keeps a file for later runs, or writes it into a session.
     pub async fn upload(
@@ -92,8 +100,8 @@ impl Broker {
             }
             Some(id) => {
                 let source = Cursor::new(upload.bytes.clone());
-                self.write(caller, id, &path, size, source, cancelled, draft).await?;
-                self.written(caller, id, path, size, sha256)
+                let file = Incoming { path, bytes: size, sha256, source };
+                self.write(caller, id, file, cancelled, draft).await
             }
         }
     }
@@ -141,51 +149,37 @@ impl Broker {
             None => Ok(uploaded(path, &kept)),
             Some(id) => {
                 let source = self.store.open_blob(&kept).await?;
-                self.write(caller, id, &path, kept.bytes, source, cancelled, draft).await?;
-                self.written(caller, id, path, kept.bytes, kept.sha256)
+                let file = Incoming { path, bytes: kept.bytes, sha256: kept.sha256, source };
+                self.write(caller, id, file, cancelled, draft).await
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is one fact of the write")]
-    async fn write(
+    async fn write<S: AsyncRead + Send>(
         &self,
         caller: &Caller,
         session: &str,
-        path: &WorkspacePath,
-        size: u64,
-        source: impl AsyncRead + Send,
+        file: Incoming<S>,
         cancelled: &CancellationToken,
         draft: &mut Draft,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Uploaded, Refusal> {
         let lease = self.lease(caller, session, cancelled).await?;
         draft.session(lease.id());
         lease.changed();
+        let uploaded = Uploaded {
+            file_id: None,
+            bytes: file.bytes,
+            sha256: file.sha256.to_string(),
+            session: Some(lease.id().clone()),
+            expires_at: lease.expires_at().to_string(),
+            path: file.path,
+        };
         let written = tokio::select! {
-            written = lease.sandbox.write(path.as_bytes(), size, source) => written.map(|_entry| ()),
+            written = lease.sandbox.write(uploaded.path.as_bytes(), file.bytes, file.source) => written.map(|_entry| ()),
             () = cancelled.cancelled() => return Err(Refusal::cancelled()),
             () = lease.ending() => return Err(Refusal::session_ended()),
         };
-        self.answered(lease, written)
-    }
-
-    fn written(
-        &self,
-        caller: &Caller,
-        session: &str,
-        path: WorkspacePath,
-        bytes: u64,
-        sha256: Sha256,
-    ) -> Result<Uploaded, Refusal> {
-        let (id, expires_at) = self.sessions.lease_end(caller, session)?;
-        Ok(Uploaded {
-            file_id: None,
-            path,
-            bytes,
-            sha256: sha256.to_string(),
-            session: Some(id),
-            expires_at: expires_at.to_string(),
-        })
+        self.answered(lease, written).map(|()| uploaded)
     }
 
     /// Lists the files of a session.
@@ -381,8 +375,9 @@ impl Broker {
         id: &ArtifactId,
         draft: &mut Draft,
     ) -> Result<Option<(Fetched, Bytes)>, Refusal> {
-        let Some(kept) = self.store.get(caller, id).await.map(Some).or_else(Refusal::none_if_not_found)? else {
-            return Ok(None);
+        let kept = match self.store.get(caller, id).await {
+            Err(StoreError::NotFound | StoreError::Expired) => return Ok(None),
+            other => other?,
         };
         if kept.bytes > MAX_RESOURCE_BYTES {
             return Err(Refusal::new(

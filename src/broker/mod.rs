@@ -26,6 +26,7 @@ pub use report::{
     Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport, StreamReport, Uploaded,
 };
 
+pub use crate::artifact::Overwrite;
 use crate::{
     artifact::{AllowedDirs, Store},
     audit::{AuditError, Log},

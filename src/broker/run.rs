@@ -1,7 +1,5 @@
 //! A run, from the question to the record: decide, lease, put the inputs in, run, collect, record.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -227,7 +225,7 @@ impl Broker {
                 () = self.stopping.cancelled() => return Err(Refusal::closing()),
             }
         }
-        self.recorder.begin(event, run_id, plan).await?;
+        self.recorder.begin(draft, caller, run_id, plan).await?;
         let stop = cancelled.child_token();
         let run = execute::execute(sandbox, plan, inputs.inline, self.store.spool_dir(), &stop);
         let stopping = async {

@@ -16,6 +16,7 @@ use std::{
     process::ExitCode,
 };
 
+use audit::AuditExit;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::{Environment, Settings};
@@ -65,7 +66,14 @@ impl Cli {
                 config::run(&args, &environment, self.config.as_deref(), &mut io::stdout().lock())?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Audit(args) => audit::run(&args, &environment.state_dir()?, &mut io::stdout().lock()),
+            Command::Audit(args) => {
+                let state = environment.state_dir()?;
+                let shown = runtime()?.block_on(audit::run(&args, &state, &mut io::stdout().lock()))?;
+                Ok(match shown {
+                    AuditExit::Fine => ExitCode::SUCCESS,
+                    AuditExit::Failed => ExitCode::FAILURE,
+                })
+            }
             Command::Reap(args) => reap::run(&args, settings()?, &environment),
         }
     }

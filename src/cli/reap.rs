@@ -17,6 +17,6 @@ pub(super) fn run(_args: &Args, settings: Settings, environment: &Environment) -
         engine.close().await;
         reaped
     })?;
-    eprintln!("{reaped:?}");
+    eprintln!("removed {} containers of {} ended servers; {} could not be removed", reaped.containers, reaped.instances, reaped.failed);
     Ok(ExitCode::SUCCESS)
 }

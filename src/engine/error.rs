@@ -92,6 +92,29 @@ pub enum EngineError {
     Instance(#[from] InstanceError),
 }
 
+impl EngineError {
+    /// The constant name of the reason, for the audit log and for tests.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Daemon(_) => "daemon",
+            Self::ImageMissing { .. } => "image_missing",
+            Self::ImageRefused { .. } => "image_refused",
+            Self::Warning { .. } => "create_warning",
+            Self::Mismatch { .. } => "container_mismatch",
+            Self::RuntimeMissing { .. } => "runtime_missing",
+            Self::Platform { .. } => "platform",
+            Self::GuestVolume { .. } => "guest_volume",
+            Self::Start { .. } => "not_started",
+            Self::UidsExhausted { .. } => "uids_exhausted",
+            Self::Closed => "closing",
+            Self::Fault => "internal",
+            Self::Tether(_) => "guest",
+            Self::Instance(_) => "instance",
+        }
+    }
+}
+
 /// The command that brings an image onto the daemon.
 fn mend_image(reference: &str) -> String {
     match reference.strip_prefix("belljar/") {

@@ -74,7 +74,7 @@ pub(super) fn upload(ask: UploadAsk, workspace_mib: u32) -> Result<Upload, Denia
 }
 
 /// A path in the workspace where a caller may write.
-fn workspace_path(asked: &str) -> Result<WorkspacePath, Denial> {
+pub(super) fn workspace_path(asked: &str) -> Result<WorkspacePath, Denial> {
     let path = parse_path(asked)?;
     if path.as_bytes() == HOME {
         return Err(Denial::ReservedPath { path: shown(&path) });

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,8 @@ pub(super) struct Entry<S> {
     pub(super) terms: SessionTerms,
     /// When the session was opened; for listing the oldest first.
     pub(super) opened: Instant,
+    /// When its lease is over, by the clock that callers know.
+    pub(super) expires_at: Timestamp,
     /// One permit: whoever holds it uses the sandbox. First come, first served.
     pub(super) turn: Arc<Semaphore>,
     /// Cancelled when the session ends.
@@ -62,11 +65,15 @@ impl<S> Entry<S> {
         place: Place,
     ) -> Self {
         let now = Instant::now();
+        let expires_at = Timestamp::now()
+            .checked_add(terms.ttl)
+            .unwrap_or(Timestamp::MAX);
         Self {
             id,
             caller,
             terms,
             opened: now,
+            expires_at,
             turn: Arc::new(Semaphore::new(1)),
             ending: CancellationToken::new(),
             state: Mutex::new(State {

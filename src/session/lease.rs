@@ -2,6 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
+use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::WaitForCancellationFuture;
 
@@ -51,6 +52,12 @@ impl<S: Clone> Lease<S> {
     #[must_use]
     pub fn terms(&self) -> &SessionTerms {
         &self.entry.terms
+    }
+
+    /// When the session's lease is over.
+    #[must_use]
+    pub fn expires_at(&self) -> Timestamp {
+        self.entry.expires_at
     }
 
     /// Resolves when the session ends under the call: it is closed, its lease is over, or the server stops.

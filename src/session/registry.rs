@@ -152,11 +152,9 @@ impl<S> Sessions<S> {
             drop(places);
             return Err(sandbox);
         }
-        let expires_at = Timestamp::now()
-            .checked_add(terms.ttl)
-            .unwrap_or(Timestamp::MAX);
         let caller = place.caller.clone();
         let entry = Entry::new(id.clone(), caller, terms, sandbox, place);
+        let expires_at = entry.expires_at;
         self.inner.live.insert(id.clone(), Arc::new(entry));
         self.inner.stirred.notify_one();
         Ok(Opened { id, expires_at })

@@ -11,7 +11,7 @@ use super::{
     tool::{Context, Hints, Tool},
 };
 use crate::{
-    broker::{FetchRequest, Fetched, Piece, Refusal, Source},
+    broker::{FetchRequest, Fetched, Overwrite, Piece, Refusal, Source},
     output::{Fence, Label, Part, show_bytes},
 };
 
@@ -105,7 +105,7 @@ use `base64` for exact bytes. Artifacts are kept for 24 hours by default. What i
             _ => return Err(Refusal::arguments("give either `artifact_id`, or `session` together with `path`")),
         };
         if let Some(save_to) = arguments.save_to {
-            let overwrite = arguments.overwrite.unwrap_or(false);
+            let overwrite = if arguments.overwrite.unwrap_or(false) { Overwrite::Replace } else { Overwrite::Refuse };
             let fetched = context.broker.save(context.caller, source, &save_to, overwrite, &context.cancelled).await?;
             return saved(&fetched, save_to);
         }

@@ -12,7 +12,7 @@ use crate::{
         language::{PROGRAM_MARK, list},
     },
     types::{
-        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, Network, WallTime,
+        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, Network, WallTime,
         WorkspacePath,
     },
 };
@@ -108,6 +108,17 @@ impl Policy {
     ) -> Result<Permit<Upload>, Denial> {
         let limits = session.map_or(&self.limits.ceiling, |terms| &terms.limits);
         files::upload(ask, limits.workspace_mib).map(|upload| permit(upload, caller))
+    }
+
+    /// Where an upload goes whose content is not inline.
+    pub fn upload_path(&self, asked: &str) -> Result<WorkspacePath, Denial> {
+        files::workspace_path(asked)
+    }
+
+    /// The largest file that any sandbox could take, in bytes.
+    #[must_use]
+    pub fn largest_upload(&self) -> u64 {
+        u64::from(self.limits.ceiling.workspace_mib) * MIB
     }
 
     /// A path to read or to list in a session.
