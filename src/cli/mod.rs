@@ -1,3 +1,5 @@
 //! See ARCHITECTURE.md.
 
 pub mod config;
+pub mod images;
+mod progress;

@@ -1,1 +1,3 @@
 //! See ARCHITECTURE.md.
+
+pub mod docker_images;
