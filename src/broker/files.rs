@@ -129,7 +129,8 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
-        let path = self.policy.upload_path(path)?;
+        let terms = session.map(|id| self.sessions.terms(caller, id)).transpose()?;
+        let path = self.policy.write_path(terms.as_ref(), path)?;
         let most = self.policy.largest_upload();
         let LocalFile { file, bytes } = self.local.open_read(Path::new(local), most).await?;
         // Kept first in either case: the copy cannot change while it is on its way into a session.

@@ -6,6 +6,8 @@
 mod app;
 mod audit;
 mod config;
+mod images;
+mod progress;
 mod reap;
 mod run;
 mod serve;
@@ -39,6 +41,8 @@ pub struct Cli {
 enum Command {
     /// Serve MCP to a client.
     Serve(serve::Args),
+    /// Build, list and remove the images that code runs in.
+    Images(images::ImagesArgs),
     /// Run a program in a sandbox, the same way as the tool run_code.
     Run(run::Args),
     /// Check or show the configuration.
@@ -61,6 +65,14 @@ impl Cli {
         let settings = || Settings::load(&environment, self.config.as_deref());
         match command {
             Command::Serve(args) => serve::run(args, settings()?, &environment),
+            Command::Images(args) => {
+                let docker = app::docker(&settings()?, &environment);
+                runtime()?.block_on(async {
+                    let builder = docker.images().await?;
+                    anyhow::Ok(images::run(args, &builder, &mut io::stdout()).await?)
+                })?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Run(args) => run::run(args, settings()?, &environment),
             Command::Config(args) => {
                 config::run(&args, &environment, self.config.as_deref(), &mut io::stdout().lock())?;

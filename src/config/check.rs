@@ -10,7 +10,10 @@ use super::{
     LimitSettings, Problem, SessionSettings, Settings,
     raw::{RawArtifacts, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLimits, RawSessions},
 };
-use crate::types::{Cpus, Limits, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, WallTime};
+use crate::{
+    images::Image,
+    types::{Cpus, Limits, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS, WallTime},
+};
 
 /// The largest ceilings that an operator may set. Past these a value is a slip of the finger, and sums of them
 /// in bytes would no longer be safe to compute with.
@@ -58,8 +61,13 @@ const HIGHEST_ARTIFACT_CAP_MIB: u64 = 16 * 1024 * 1024;
 /// The addresses of a daemon that the engine can speak to.
 const DOCKER_SCHEMES: [&str; 4] = ["unix://", "npipe://", "tcp://", "http://"];
 
-/// Checks everything.
-pub(super) fn checked(raw: RawConfig, machine: Cpus) -> Result<Settings, Problem> {
+/// Checks everything; `machine` is the ceiling of processors where the file sets none, and `built_in` are the
+/// images that belljar brings.
+pub(super) fn checked(
+    raw: RawConfig,
+    machine: Cpus,
+    built_in: Vec<Image>,
+) -> Result<Settings, Problem> {
     let concurrency = concurrency(&raw.concurrency)?;
     Ok(Settings {
         origin: FileOrigin::BuiltIn,
@@ -70,7 +78,7 @@ pub(super) fn checked(raw: RawConfig, machine: Cpus) -> Result<Settings, Problem
         artifacts: artifacts(&raw.artifacts)?,
         docker: docker(raw.docker)?,
         files: files(raw.files)?,
-        languages: Languages::new(raw.language)?,
+        languages: Languages::new(built_in, raw.language)?,
     })
 }
 

@@ -45,7 +45,7 @@ pub struct Environment {
 impl Environment {
     /// Reads the process environment.
     #[must_use]
-    #[allow(
+    #[expect(
         clippy::disallowed_methods,
         reason = "the one place that reads the environment"
     )]

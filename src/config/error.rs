@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{FileOrigin, MAX_CONFIG_BYTES};
+use crate::images::ManifestError;
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +81,9 @@ pub enum ConfigError {
     /// Neither a variable nor a home says where state goes.
     #[error("there is no place for state: set BELLJAR_STATE_DIR to an absolute path")]
     NoStateDir,
+    /// A built-in image is described wrongly: belljar itself is broken.
+    #[error(transparent)]
+    BuiltIn(#[from] ManifestError),
     /// The settings could not be written out.
     #[error("cannot write the settings as TOML: {0}")]
     Show(#[from] toml::ser::Error),

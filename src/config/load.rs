@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{ConfigError, Environment, Settings, check, raw::RawConfig};
-use crate::types::Cpus;
+use crate::{images::catalogue, types::Cpus};
 
 /// The longest configuration file, in bytes: one named by mistake, such as a disk, must not fill the memory.
 pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -99,7 +99,8 @@ impl Settings {
             path: path(),
             error: Box::new(error),
         })?;
-        match check::checked(raw, machine) {
+        let built_in = catalogue()?.into_iter().map(|one| one.image).collect();
+        match check::checked(raw, machine, built_in) {
             Ok(settings) => Ok(Self { origin, ..settings }),
             Err(problem) => Err(ConfigError::Invalid {
                 path: path(),
@@ -123,6 +124,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     // Asked of the open file: the one at the path may be another by now.
     refuse_world_writable(path, &file.metadata().map_err(unreadable)?)?;
     let mut bytes = Vec::new();
+    #[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
     file.take(MAX_CONFIG_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;

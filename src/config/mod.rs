@@ -7,7 +7,7 @@
 mod check;
 mod environment;
 mod error;
-pub mod language;
+mod language;
 mod load;
 mod raw;
 mod settings;
@@ -15,7 +15,7 @@ mod show;
 
 pub use environment::Environment;
 pub use error::{ConfigError, Problem};
-pub use language::{Image, Language, Languages};
+pub use language::{Languages, list};
 pub use load::{FileOrigin, MAX_CONFIG_BYTES, machine_cpus};
 pub use raw::schema;
 pub use settings::{

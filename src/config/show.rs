@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 
 use super::{
     ConfigError, Settings,
-    language::Image,
     raw::{
         RawArtifacts, RawCeiling, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLanguage,
         RawLimits, RawSessions,
     },
 };
-use crate::types::visible::escape_name;
+use crate::{images::Image, types::visible::escape_name};
 
 impl Settings {
     /// The effective settings, every key with its value, for `belljar config show`. Built-in languages and where

@@ -11,6 +11,7 @@ mod container;
 pub mod daemon;
 mod deadline;
 pub mod docker;
+mod docker_images;
 pub mod endpoint;
 mod error;
 mod facts;
@@ -41,6 +42,7 @@ use std::sync::{
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
+pub use docker_images::DockerImages;
 pub use error::EngineError;
 pub use facts::{Facts, ImageFact};
 pub use instance::{DeadInstance, Instance, InstanceError};

@@ -14,7 +14,7 @@ use crate::types::{LimitError, LimitField, MIB, PathError, visible};
 /// back, nor to bring a page of instructions before the model.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// A caller's text, safe to stand in a message: escaped, and cut to [`MAX_QUOTED_CHARS`].
+/// A caller's text, safe to stand in a message: escaped, and cut to 80 characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quoted(String);
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use super::{Content, Denial, FileAsk, FileSource, InputFile, Quoted, Upload, UploadAsk};
+use super::{Content, Denial, FileAsk, FileSource, InputFile, Quoted, Upload};
 use crate::types::{FileId, MIB, WorkspacePath};
 
 /// The most files of one run: each costs the guest a walk and an open.
@@ -29,10 +29,7 @@ pub(super) fn inputs(
     let mut files = Vec::with_capacity(asked.len());
     let mut inline = 0;
     for file in asked {
-        let path = workspace_path(&file.path)?;
-        if is_or_is_beneath(&path, program.as_bytes()) {
-            return Err(Denial::ReservedPath { path: shown(&path) });
-        }
+        let path = target(&file.path, [program.as_bytes()])?;
         if !seen.insert(path.clone()) {
             return Err(Denial::DuplicatePath { path: shown(&path) });
         }
@@ -61,10 +58,13 @@ pub(super) fn inputs(
     Ok(files)
 }
 
-/// A file to keep, or to write into a session whose workspace is of `workspace_mib`.
-pub(super) fn upload(ask: UploadAsk, workspace_mib: u32) -> Result<Upload, Denial> {
-    let path = workspace_path(&ask.path)?;
-    let bytes = match ask.source {
+/// The content of a file to keep at `path`, or to write into a session whose workspace is of `workspace_mib`.
+pub(super) fn upload(
+    path: WorkspacePath,
+    source: FileSource,
+    workspace_mib: u32,
+) -> Result<Upload, Denial> {
+    let bytes = match source {
         FileSource::Upload(_) => return Err(Denial::UploadOfUpload),
         FileSource::Text(text) => text.into_bytes(),
         FileSource::Base64(text) => decoded(&path, &text)?,
@@ -73,10 +73,14 @@ pub(super) fn upload(ask: UploadAsk, workspace_mib: u32) -> Result<Upload, Denia
     Ok(Upload { path, bytes })
 }
 
-/// A path in the workspace where a caller may write.
-pub(super) fn workspace_path(asked: &str) -> Result<WorkspacePath, Denial> {
+/// A path in the workspace where a caller may write: none of the programs' own files.
+pub(super) fn target<'a>(
+    asked: &str,
+    programs: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<WorkspacePath, Denial> {
     let path = parse_path(asked)?;
-    if path.as_bytes() == HOME {
+    let mut programs = programs.into_iter();
+    if path.as_bytes() == HOME || programs.any(|program| is_or_is_beneath(&path, program)) {
         return Err(Denial::ReservedPath { path: shown(&path) });
     }
     Ok(path)
@@ -231,29 +235,25 @@ mod tests {
 
     #[test]
     fn an_upload_is_one_file_within_bounds() {
-        let ask = |path: &str, source| UploadAsk {
-            path: path.to_owned(),
-            source,
-        };
+        let upload = |source, mib| upload(parse_path("in/my däta.bin").unwrap(), source, mib);
         let text = |bytes: usize| FileSource::Text("x".repeat(bytes));
-        let done = upload(ask("in/my däta.bin", text(3)), 1).unwrap();
+        let done = upload(text(3), 1).unwrap();
         assert_eq!(done.path.as_bytes(), "in/my däta.bin".as_bytes());
         assert_eq!(done.bytes, b"xxx");
         assert_eq!(
-            reason(upload(ask("x", text(MAX_INLINE_BYTES + 1)), 2048)),
+            reason(upload(text(MAX_INLINE_BYTES + 1), 2048)),
             "inline_too_large"
         );
         assert_eq!(
-            reason(upload(ask("x", text(1024 * 1024 + 1)), 1)),
+            reason(upload(text(1024 * 1024 + 1), 1)),
             "workspace_too_small"
         );
-        assert_eq!(reason(upload(ask("../x", text(1)), 1)), "path");
         assert_eq!(
-            reason(upload(ask("x", FileSource::Upload(String::new())), 1)),
+            reason(upload(FileSource::Upload(String::new()), 1)),
             "upload_of_upload"
         );
         assert_eq!(
-            reason(upload(ask("x", FileSource::Base64("?".to_owned())), 1)),
+            reason(upload(FileSource::Base64("?".to_owned()), 1)),
             "base64"
         );
     }

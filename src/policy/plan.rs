@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    config::Image,
+    images::Image,
     types::{FileId, Limits, Network, WallTime, WorkspacePath},
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Denial, denial::Quoted};
 use crate::{
-    config::language::{is_loader_variable, is_variable},
+    images::{is_loader_variable, is_variable},
     types::MIB,
 };
 

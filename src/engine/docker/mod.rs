@@ -56,6 +56,11 @@ impl Docker {
         }
     }
 
+    /// What builds images on this daemon.
+    pub async fn images(&self) -> Result<DockerImages, DaemonError> {
+        self.client().await.map(DockerImages::new)
+    }
+
     fn endpoint(&self) -> Result<Endpoint, EndpointError> {
         discover(&self.environment, &RealFiles)
     }

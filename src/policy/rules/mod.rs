@@ -7,10 +7,8 @@ use super::{
     WORKSPACE, files, program,
 };
 use crate::{
-    config::{
-        Image, Language, Languages, LimitSettings, SessionSettings, Settings,
-        language::{PROGRAM_MARK, list},
-    },
+    config::{Languages, LimitSettings, SessionSettings, Settings, list},
+    images::{Image, Language, PROGRAM_MARK},
     types::{
         Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, Network, WallTime,
         WorkspacePath,
@@ -107,12 +105,21 @@ impl Policy {
         ask: UploadAsk,
     ) -> Result<Permit<Upload>, Denial> {
         let limits = session.map_or(&self.limits.ceiling, |terms| &terms.limits);
-        files::upload(ask, limits.workspace_mib).map(|upload| permit(upload, caller))
+        let path = self.write_path(session, &ask.path)?;
+        files::upload(path, ask.source, limits.workspace_mib).map(|upload| permit(upload, caller))
     }
 
-    /// Where an upload goes whose content is not inline.
-    pub fn upload_path(&self, asked: &str) -> Result<WorkspacePath, Denial> {
-        files::workspace_path(asked)
+    /// A path to write to, in a later run's workspace or in a session's: not where programs are put.
+    pub fn write_path(
+        &self,
+        session: Option<&SessionTerms>,
+        asked: &str,
+    ) -> Result<WorkspacePath, Denial> {
+        let languages = session.map_or(&[][..], |terms| &terms.image.languages);
+        files::target(
+            asked,
+            languages.iter().map(|language| language.program.as_bytes()),
+        )
     }
 
     /// The largest file that any sandbox could take, in bytes.

@@ -349,3 +349,25 @@ fn an_upload_must_fit_the_sessions_workspace() {
     let into = policy.upload(&Caller::Local, Some(&terms), ask());
     assert_eq!(reason(into), "workspace_too_small");
 }
+
+#[test]
+fn an_upload_goes_beneath_the_workspace_and_to_no_programs_place() {
+    let policy = policy();
+    let terms = terms("python");
+    for (path, kept, in_session) in [
+        ("in/my däta.bin", "allowed", "allowed"),
+        (".main.py", "allowed", "reserved_path"),
+        (".main.sh/x", "allowed", "reserved_path"),
+        (".main.rb", "allowed", "allowed"),
+        (".home", "reserved_path", "reserved_path"),
+        ("../x", "path", "path"),
+    ] {
+        let ask = || UploadAsk {
+            path: path.to_owned(),
+            source: crate::policy::FileSource::Text(String::new()),
+        };
+        let upload = |session| reason(policy.upload(&Caller::Local, session, ask()));
+        assert_eq!(upload(None), kept, "{path}");
+        assert_eq!(upload(Some(&terms)), in_session, "{path}");
+    }
+}
