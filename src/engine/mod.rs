@@ -30,6 +30,8 @@ pub mod seccomp;
 mod spec;
 mod swap;
 pub mod tether;
+#[cfg(test)]
+mod tests;
 mod uid;
 mod verify;
 
