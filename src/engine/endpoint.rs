@@ -1,9 +1,10 @@
-//! Finds the Docker daemon: `DOCKER_HOST`, else the current Docker context, else the usual sockets.
+//! Finds the Docker daemon: the one configured, else `DOCKER_HOST`, else the current Docker context, else the usual sockets.
 //!
 //! Pure over what it is given, so that every rule has a test. It connects to nothing and reads no
 //! variable of its own: what decides is the user's environment, never a file in the current directory.
 
 use std::{
+    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
 };
@@ -81,7 +82,7 @@ pub enum EndpointError {
 /// The part of the user's environment that decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// `docker.host` of the operator's configuration
+    /// `docker.host` of belljar's own configuration, before everything else
     pub configured: Option<String>,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
@@ -93,6 +94,24 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`
     pub runtime_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Picks the variables with `variable`, as [`std::env::var_os`].
+    #[must_use]
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        let text = |name| set(name).and_then(|value| value.into_string().ok());
+        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+        Self {
+            configured: None,
+            docker_host: text("DOCKER_HOST"),
+            docker_context: text("DOCKER_CONTEXT"),
+            docker_config: set("DOCKER_CONFIG").map(PathBuf::from),
+            home: set(home).map(PathBuf::from),
+            runtime_dir: set("XDG_RUNTIME_DIR").map(PathBuf::from),
+        }
+    }
 }
 
 /// The file system, as far as it decides.
@@ -130,7 +149,7 @@ pub fn discover(
     files: &dyn Files,
 ) -> Result<Endpoint, EndpointError> {
     if let Some(host) = &environment.configured {
-        return parse(host, "docker.host in the configuration".to_owned());
+        return parse(host, "docker.host in belljar's configuration".to_owned());
     }
     if let Some(host) = &environment.docker_host {
         return parse(host, "DOCKER_HOST".to_owned());
@@ -331,7 +350,19 @@ mod tests {
     const COLIMA_META: &str = "/home/u/.docker/contexts/meta/f24fd3749c1368328e2b149bec149cb6795619f244c5b584e844961215dadd16/meta.json";
 
     #[test]
-    fn docker_host_wins_over_everything() {
+    fn the_configuration_wins_over_everything() {
+        let environment = Environment {
+            configured: Some("unix:///c".into()),
+            docker_host: Some("unix:///x".into()),
+            ..home()
+        };
+        let found = discover(&environment, &FakeFiles::default()).unwrap();
+        assert_eq!(found.target, unix("/c"));
+        assert!(found.why.contains("configuration"));
+    }
+
+    #[test]
+    fn docker_host_comes_next() {
         let files = FakeFiles::default()
             .with("/var/run/docker.sock", "")
             .with("/home/u/.docker/config.json", r#"{"currentContext":"colima"}"#);
@@ -368,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_context_comes_next() {
+    fn the_current_context_comes_after_it() {
         let files = FakeFiles::default()
             .with("/var/run/docker.sock", "")
             .with("/home/u/.docker/config.json", r#"{"auths":{},"currentContext":"colima"}"#)

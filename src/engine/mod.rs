@@ -31,6 +31,8 @@ pub mod seccomp;
 mod spec;
 mod swap;
 pub mod tether;
+#[cfg(test)]
+mod tests;
 mod uid;
 mod verify;
 

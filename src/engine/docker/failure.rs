@@ -49,7 +49,11 @@ pub(super) fn of(
 
 /// The innermost cause, which is the one that people know ("connection refused"), with advice where there is some.
 pub(super) fn reason(error: &Error) -> String {
-    let first: &dyn StdError = error;
+    let first: &dyn StdError = match error {
+        // It passes its cause off as itself.
+        Error::IOError { err } => err,
+        other => other,
+    };
     let chain: Vec<&dyn StdError> =
         std::iter::successors(Some(first), |link| StdError::source(*link))
             .take(MAX_CHAIN)
