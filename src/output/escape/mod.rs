@@ -139,6 +139,13 @@ pub fn show_bytes(bytes: &[u8], limit: usize) -> Shown {
     )
 }
 
+/// A piece of a longer content without the character that its end tears, for who shows content piece by piece:
+/// what is left off, at most 3 bytes, begins the next piece. The last piece is shown as it is.
+#[must_use]
+pub fn whole_characters(piece: &[u8]) -> &[u8] {
+    &piece[..piece.len() - torn_end(piece)]
+}
+
 /// One kept end of a stream.
 #[derive(Clone, Copy)]
 struct Side<'a> {

@@ -185,3 +185,18 @@ fn nothing_is_nothing() {
     assert!(shown.is_empty() && shown.is_faithful());
     assert_eq!(shown.text(), "");
 }
+
+#[test]
+fn a_piece_ends_on_a_character_and_loses_no_invalid_byte() {
+    for (piece, len) in [
+        (&b"ab"[..], 2),
+        ("aé".as_bytes(), 3),
+        (b"a\xc3", 1),
+        (b"a\xf0\x9f\x98", 1),
+        (b"a\xff", 2),
+        (b"\x80\x80\x80", 3),
+        (b"", 0),
+    ] {
+        assert_eq!(whole_characters(piece).len(), len, "{piece:?}");
+    }
+}
