@@ -41,7 +41,13 @@ pub(super) enum CopyError {
 }
 
 /// Copies the files of a fresh run.
-pub(super) async fn copies(sandbox: &Sandbox, store: &Store, caller: &Caller, run: &RunId, files: &[Entry]) -> Collected {
+pub(super) async fn copies(
+    sandbox: &Sandbox,
+    store: &Store,
+    caller: &Caller,
+    run: &RunId,
+    files: &[Entry],
+) -> Collected {
     let deadline = Instant::now() + COLLECT_DEADLINE;
     let mut collected = Collected::default();
     let mut room = MAX_RUN_BYTES;
@@ -57,7 +63,9 @@ pub(super) async fn copies(sandbox: &Sandbox, store: &Store, caller: &Caller, ru
         }
         let new = NewEntry {
             caller: caller.clone(),
-            kind: Kind::Artifact { run: Some(run.clone()) },
+            kind: Kind::Artifact {
+                run: Some(run.clone()),
+            },
             name: path.shown(),
         };
         match timeout_at(deadline, copy(sandbox, store, &path, most, new)).await {
@@ -85,7 +93,13 @@ pub(super) async fn copies(sandbox: &Sandbox, store: &Store, caller: &Caller, ru
 
 /// The files of a run in a session: named, and copied only when somebody asks for one. Pictures are copied at
 /// once, since a plot is made to be seen.
-pub(super) async fn names(sandbox: &Sandbox, store: &Store, caller: &Caller, run: &RunId, files: &[Entry]) -> Collected {
+pub(super) async fn names(
+    sandbox: &Sandbox,
+    store: &Store,
+    caller: &Caller,
+    run: &RunId,
+    files: &[Entry],
+) -> Collected {
     let is_picture = |file: &&Entry| {
         file.bytes <= artifact::MAX_IMAGE_BYTES as u64 && artifact::is_image_name(&file.path)
     };
@@ -95,7 +109,11 @@ pub(super) async fn names(sandbox: &Sandbox, store: &Store, caller: &Caller, run
     collected.omitted = 0;
     for file in files {
         match WorkspacePath::from_bytes(file.path.clone()) {
-            Ok(path) if collected.artifacts.iter().any(|artifact| artifact.path == path) => {}
+            Ok(path)
+                if collected
+                    .artifacts
+                    .iter()
+                    .any(|artifact| artifact.path == path) => {}
             Ok(path) => collected.artifacts.push(RunArtifact {
                 artifact_id: None,
                 bytes: file.bytes,
@@ -107,7 +125,9 @@ pub(super) async fn names(sandbox: &Sandbox, store: &Store, caller: &Caller, run
             Err(_) => collected.omitted += 1,
         }
     }
-    collected.artifacts.sort_by(|one, other| one.path.cmp(&other.path));
+    collected
+        .artifacts
+        .sort_by(|one, other| one.path.cmp(&other.path));
     collected
 }
 
@@ -120,7 +140,10 @@ pub(super) async fn copy(
     new: NewEntry,
 ) -> Result<Kept, CopyError> {
     // One byte more than is allowed tells a file that is too large from one that just fits.
-    let mut file = sandbox.read(path.as_bytes(), 0, most.saturating_add(1)).await.map_err(CopyError::Sandbox)?;
+    let mut file = sandbox
+        .read(path.as_bytes(), 0, most.saturating_add(1))
+        .await
+        .map_err(CopyError::Sandbox)?;
     let mut writer = store.writer(most).await.map_err(CopyError::Store)?;
     while let Some(bytes) = file.next().await.map_err(CopyError::Sandbox)? {
         writer.write_all(&bytes).await.map_err(CopyError::Store)?;

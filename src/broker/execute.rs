@@ -195,7 +195,9 @@ impl Progress {
         if let Err(error) = sandbox.kill().await {
             tracing::warn!(%error, "a sandbox that does not end could not be killed yet");
         }
-        self.end.get_or_insert(End::Lost { oom: DaemonOom::NotSeen });
+        self.end.get_or_insert(End::Lost {
+            oom: DaemonOom::NotSeen,
+        });
     }
 
     async fn lose(&mut self, sandbox: &Sandbox, error: &TetherError) {
@@ -225,7 +227,9 @@ impl Progress {
         };
         Account {
             cause: self.cause,
-            end: self.end.unwrap_or(End::Lost { oom: DaemonOom::NotSeen }),
+            end: self.end.unwrap_or(End::Lost {
+                oom: DaemonOom::NotSeen,
+            }),
             captured: self.capture.finish().await,
             duration,
             files: self.files,

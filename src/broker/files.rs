@@ -75,7 +75,9 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<Uploaded, Refusal> {
         let mut draft = Draft::new(Action::UploadFile, caller);
-        let result = self.upload_inline(caller, session, ask, cancelled, &mut draft).await;
+        let result = self
+            .upload_inline(caller, session, ask, cancelled, &mut draft)
+            .await;
         self.recorder.record(draft, result)
     }
 
@@ -87,7 +89,9 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
-        let terms = session.map(|id| self.sessions.terms(caller, id)).transpose()?;
+        let terms = session
+            .map(|id| self.sessions.terms(caller, id))
+            .transpose()?;
         let permit = self.policy.upload(caller, terms.as_ref(), ask)?;
         let upload = permit.action();
         let (path, size) = (upload.path.clone(), upload.bytes.len() as u64);
@@ -95,12 +99,20 @@ impl Broker {
         draft.input(&path, sha256, size);
         match session {
             None => {
-                let kept = self.store.put_bytes(Bytes::from(upload.bytes.clone()), held(caller, &path)).await?;
+                let kept = self
+                    .store
+                    .put_bytes(Bytes::from(upload.bytes.clone()), held(caller, &path))
+                    .await?;
                 Ok(uploaded(path, &kept))
             }
             Some(id) => {
                 let source = Cursor::new(upload.bytes.clone());
-                let file = Incoming { path, bytes: size, sha256, source };
+                let file = Incoming {
+                    path,
+                    bytes: size,
+                    sha256,
+                    source,
+                };
                 self.write(caller, id, file, cancelled, draft).await
             }
         }
@@ -116,7 +128,9 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<Uploaded, Refusal> {
         let mut draft = Draft::new(Action::UploadFile, caller);
-        let result = self.upload_from(caller, session, path, local, cancelled, &mut draft).await;
+        let result = self
+            .upload_from(caller, session, path, local, cancelled, &mut draft)
+            .await;
         self.recorder.record(draft, result)
     }
 
@@ -129,7 +143,9 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
-        let terms = session.map(|id| self.sessions.terms(caller, id)).transpose()?;
+        let terms = session
+            .map(|id| self.sessions.terms(caller, id))
+            .transpose()?;
         let path = self.policy.write_path(terms.as_ref(), path)?;
         let most = self.policy.largest_upload();
         let LocalFile { file, bytes } = self.local.open_read(Path::new(local), most).await?;
@@ -138,7 +154,10 @@ impl Broker {
         let mut file = file.take(bytes);
         let mut buffer = vec![0; SAVE_CHUNK];
         loop {
-            let count = file.read(&mut buffer).await.map_err(|error| Refusal::local(&error))?;
+            let count = file
+                .read(&mut buffer)
+                .await
+                .map_err(|error| Refusal::local(&error))?;
             if count == 0 {
                 break;
             }
@@ -150,7 +169,12 @@ impl Broker {
             None => Ok(uploaded(path, &kept)),
             Some(id) => {
                 let source = self.store.open_blob(&kept).await?;
-                let file = Incoming { path, bytes: kept.bytes, sha256: kept.sha256, source };
+                let file = Incoming {
+                    path,
+                    bytes: kept.bytes,
+                    sha256: kept.sha256,
+                    source,
+                };
                 self.write(caller, id, file, cancelled, draft).await
             }
         }
@@ -192,7 +216,9 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<FileList, Refusal> {
         let mut draft = Draft::new(Action::ListFiles, caller);
-        let result = self.list(caller, session, path, cancelled, &mut draft).await;
+        let result = self
+            .list(caller, session, path, cancelled, &mut draft)
+            .await;
         self.recorder.record(draft, result)
     }
 
@@ -228,7 +254,11 @@ impl Broker {
                 Err(_) => omitted += 1,
             }
         }
-        Ok(FileList { session: id, entries, omitted })
+        Ok(FileList {
+            session: id,
+            entries,
+            omitted,
+        })
     }
 
     /// Some bytes of an artifact, or of a file in a session, of which a copy is kept first.
@@ -239,7 +269,9 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<(Fetched, Piece), Refusal> {
         let mut draft = Draft::new(Action::FetchArtifact, caller);
-        let result = self.fetch_piece(caller, &request, cancelled, &mut draft).await;
+        let result = self
+            .fetch_piece(caller, &request, cancelled, &mut draft)
+            .await;
         self.recorder.record(draft, result)
     }
 
@@ -257,11 +289,21 @@ impl Broker {
                 request.offset, kept.bytes
             )));
         }
-        let length = request.length.unwrap_or(DEFAULT_PIECE_BYTES).min(MAX_PIECE_BYTES);
+        let length = request
+            .length
+            .unwrap_or(DEFAULT_PIECE_BYTES)
+            .min(MAX_PIECE_BYTES);
         let bytes = self.store.read(&kept, request.offset, length).await?;
         // Shown once, with the first piece.
-        let picture = if request.offset == 0 { collect::picture(&self.store, &kept).await } else { None };
-        Ok((fetched(&kept, picture)?, Piece::new(request.offset, bytes.to_vec())))
+        let picture = if request.offset == 0 {
+            collect::picture(&self.store, &kept).await
+        } else {
+            None
+        };
+        Ok((
+            fetched(&kept, picture)?,
+            Piece::new(request.offset, bytes.to_vec()),
+        ))
     }
 
     /// Writes an artifact, or a file of a session, to the user's machine.
@@ -274,7 +316,9 @@ impl Broker {
         cancelled: &CancellationToken,
     ) -> Result<Fetched, Refusal> {
         let mut draft = Draft::new(Action::FetchArtifact, caller);
-        let result = self.save_to(caller, &source, to, overwrite, cancelled, &mut draft).await;
+        let result = self
+            .save_to(caller, &source, to, overwrite, cancelled, &mut draft)
+            .await;
         self.recorder.record(draft, result)
     }
 
@@ -293,7 +337,10 @@ impl Broker {
         let mut blob = self.store.open_blob(&kept).await?;
         let mut buffer = vec![0; SAVE_CHUNK];
         loop {
-            let count = blob.read(&mut buffer).await.map_err(|error| Refusal::local(&error))?;
+            let count = blob
+                .read(&mut buffer)
+                .await
+                .map_err(|error| Refusal::local(&error))?;
             if count == 0 {
                 break;
             }
@@ -338,7 +385,11 @@ impl Broker {
         path: WorkspacePath,
         cancelled: &CancellationToken,
     ) -> Result<Entry, Refusal> {
-        let new = NewEntry { caller: caller.clone(), kind: Kind::Artifact { run: None }, name: path.shown() };
+        let new = NewEntry {
+            caller: caller.clone(),
+            kind: Kind::Artifact { run: None },
+            name: path.shown(),
+        };
         let most = u64::from(lease.terms().limits.workspace_mib) * MIB;
         let copied = tokio::select! {
             copied = collect::copy(&lease.sandbox, &self.store, &path, most, new) => copied,
@@ -356,15 +407,31 @@ impl Broker {
     }
 
     /// The caller's artifacts and outputs, newest first.
-    pub async fn artifacts(&self, caller: &Caller, cursor: Option<&str>, most: usize) -> Result<(Vec<Fetched>, Option<String>), Refusal> {
-        let cursor = cursor.map(str::parse).transpose().map_err(|_| Refusal::arguments("unknown cursor"))?;
+    pub async fn artifacts(
+        &self,
+        caller: &Caller,
+        cursor: Option<&str>,
+        most: usize,
+    ) -> Result<(Vec<Fetched>, Option<String>), Refusal> {
+        let cursor = cursor
+            .map(str::parse)
+            .transpose()
+            .map_err(|_| Refusal::arguments("unknown cursor"))?;
         let page = self.store.list(caller, cursor, most).await?;
-        let entries = page.entries.iter().map(|kept| fetched(kept, None)).collect::<Result<_, _>>()?;
+        let entries = page
+            .entries
+            .iter()
+            .map(|kept| fetched(kept, None))
+            .collect::<Result<_, _>>()?;
         Ok((entries, page.next.map(|cursor| cursor.to_string())))
     }
 
     /// A whole artifact; `None` where this caller has none of that id.
-    pub async fn read_artifact(&self, caller: &Caller, id: &ArtifactId) -> Result<Option<(Fetched, Bytes)>, Refusal> {
+    pub async fn read_artifact(
+        &self,
+        caller: &Caller,
+        id: &ArtifactId,
+    ) -> Result<Option<(Fetched, Bytes)>, Refusal> {
         let mut draft = Draft::new(Action::ReadResource, caller);
         let result = self.read_whole(caller, id, &mut draft).await;
         self.recorder.record(draft, result)
@@ -396,7 +463,11 @@ impl Broker {
 }
 
 fn held(caller: &Caller, path: &WorkspacePath) -> NewEntry {
-    NewEntry { caller: caller.clone(), kind: Kind::Upload, name: path.shown() }
+    NewEntry {
+        caller: caller.clone(),
+        kind: Kind::Upload,
+        name: path.shown(),
+    }
 }
 
 fn uploaded(path: WorkspacePath, kept: &Entry) -> Uploaded {
@@ -432,5 +503,7 @@ fn kind(kind: EntryKind) -> FileKind {
 
 /// What the guest claims, if it is a time at all: a program can set any.
 fn modified(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+    jiff::Timestamp::from_millisecond(ms)
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .to_string()
 }

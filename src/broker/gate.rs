@@ -29,7 +29,9 @@ pub(super) struct Place(#[expect(dead_code, reason = "held for its drop")] Owned
 impl Gate {
     /// `places` sandboxes at a time, and `queue` calls that wait.
     pub(super) fn new(places: u32, queue: u32) -> Self {
-        let all = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
+        let all = usize::try_from(places)
+            .unwrap_or(Semaphore::MAX_PERMITS)
+            .min(Semaphore::MAX_PERMITS);
         Self {
             places: Arc::new(Semaphore::new(all)),
             all,
@@ -101,7 +103,10 @@ mod tests {
         drop(first);
         assert!(second.as_mut().now_or_never().unwrap().is_ok());
         drop(second);
-        assert!(gate.enter(&cancelled).now_or_never().unwrap().is_ok(), "the place came back");
+        assert!(
+            gate.enter(&cancelled).now_or_never().unwrap().is_ok(),
+            "the place came back"
+        );
     }
 
     #[test]
@@ -112,10 +117,28 @@ mod tests {
         let mut second = Box::pin(gate.enter(&cancelled));
         assert!(second.as_mut().now_or_never().is_none());
         cancelled.cancel();
-        assert_eq!(second.as_mut().now_or_never().unwrap().unwrap_err().reason(), "cancelled");
+        assert_eq!(
+            second
+                .as_mut()
+                .now_or_never()
+                .unwrap()
+                .unwrap_err()
+                .reason(),
+            "cancelled"
+        );
         let other = CancellationToken::new();
-        assert!(gate.enter(&other).now_or_never().is_none(), "the queue has room again");
+        assert!(
+            gate.enter(&other).now_or_never().is_none(),
+            "the queue has room again"
+        );
         gate.close();
-        assert_eq!(gate.enter(&other).now_or_never().unwrap().unwrap_err().reason(), "closing");
+        assert_eq!(
+            gate.enter(&other)
+                .now_or_never()
+                .unwrap()
+                .unwrap_err()
+                .reason(),
+            "closing"
+        );
     }
 }

@@ -23,7 +23,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use files::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
 pub use refusal::Refusal;
 pub use report::{
-    Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport, StreamReport, Uploaded,
+    Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport,
+    StreamReport, Uploaded,
 };
 
 pub use crate::artifact::Overwrite;
@@ -85,7 +86,10 @@ impl Broker {
             recorder: Recorder::new(parts.audit, parts.store.clone()),
             store: parts.store,
             local: parts.local,
-            gate: Gate::new(settings.concurrency.max_sandboxes, settings.concurrency.queue),
+            gate: Gate::new(
+                settings.concurrency.max_sandboxes,
+                settings.concurrency.queue,
+            ),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
         })
@@ -134,7 +138,10 @@ impl Broker {
         self.gate.close();
         self.end_sessions(STOP_PATIENCE).await;
         self.tasks.close();
-        if tokio::time::timeout(STOP_PATIENCE, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_PATIENCE, self.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("calls that do not stop are left to the end of their sandboxes");
         }
         self.engine.close().await;
@@ -142,7 +149,11 @@ impl Broker {
     }
 
     /// Starts a sandbox, unless the call is taken back meanwhile.
-    async fn launch(&self, permit: &Permit<Launch>, cancelled: &CancellationToken) -> Result<Sandbox, Refusal> {
+    async fn launch(
+        &self,
+        permit: &Permit<Launch>,
+        cancelled: &CancellationToken,
+    ) -> Result<Sandbox, Refusal> {
         tokio::select! {
             sandbox = self.engine.launch(permit) => sandbox.map_err(Into::into),
             () = cancelled.cancelled() => Err(Refusal::cancelled()),
@@ -151,7 +162,12 @@ impl Broker {
     }
 
     /// Waits for a session's turn.
-    async fn lease(&self, caller: &Caller, session: &str, cancelled: &CancellationToken) -> Result<Lease<Arc<Room>>, Refusal> {
+    async fn lease(
+        &self,
+        caller: &Caller,
+        session: &str,
+        cancelled: &CancellationToken,
+    ) -> Result<Lease<Arc<Room>>, Refusal> {
         tokio::select! {
             lease = self.sessions.lease(caller, session) => lease.map_err(Into::into),
             () = cancelled.cancelled() => Err(Refusal::cancelled()),
@@ -159,7 +175,11 @@ impl Broker {
     }
 
     /// Turns a sandbox's answer into the caller's, and ends the session where the sandbox is lost.
-    fn answered<T>(&self, lease: Lease<Arc<Room>>, answer: Result<T, crate::engine::tether::TetherError>) -> Result<T, Refusal> {
+    fn answered<T>(
+        &self,
+        lease: Lease<Arc<Room>>,
+        answer: Result<T, crate::engine::tether::TetherError>,
+    ) -> Result<T, Refusal> {
         if lease.sandbox.is_lost()
             && let Some(ended) = lease.lost()
         {

@@ -59,8 +59,12 @@ pub(super) fn judge(cause: Option<Cause>, end: End) -> Outcome {
     }
     match end {
         End::Told(exit) => told(exit),
-        End::Lost { oom: DaemonOom::Seen } => Outcome::of(Status::OutOfMemory),
-        End::Lost { oom: DaemonOom::NotSeen } => Outcome::of(Status::SandboxLost),
+        End::Lost {
+            oom: DaemonOom::Seen,
+        } => Outcome::of(Status::OutOfMemory),
+        End::Lost {
+            oom: DaemonOom::NotSeen,
+        } => Outcome::of(Status::SandboxLost),
     }
 }
 
@@ -83,12 +87,20 @@ fn told(exit: Exit) -> Outcome {
     } else {
         Status::Exited
     };
-    Outcome { status, exit_code, signal }
+    Outcome {
+        status,
+        exit_code,
+        signal,
+    }
 }
 
 impl Outcome {
     fn of(status: Status) -> Self {
-        Self { status, exit_code: None, signal: None }
+        Self {
+            status,
+            exit_code: None,
+            signal: None,
+        }
     }
 }
 
@@ -97,7 +109,15 @@ mod tests {
     use super::*;
 
     fn exit(status: ExitStatus, ended_by: EndedBy, oom_kills: u64) -> End {
-        End::Told(Exit { status, ended_by, oom_kills, cpu_us: 0, peak_rss_bytes: 0, wall_us: 0, files_omitted: 0 })
+        End::Told(Exit {
+            status,
+            ended_by,
+            oom_kills,
+            cpu_us: 0,
+            peak_rss_bytes: 0,
+            wall_us: 0,
+            files_omitted: 0,
+        })
     }
 
     #[test]
@@ -105,27 +125,113 @@ mod tests {
         use {EndedBy::*, ExitStatus::*};
         let lost = |oom| End::Lost { oom };
         for (cause, end, status, code, signal) in [
-            (None, exit(Code(0), Itself, 0), Status::Exited, Some(0), None),
-            (None, exit(Code(73), Itself, 0), Status::Exited, Some(73), None),
-            (None, exit(Signal(11), Itself, 0), Status::Signaled, None, Some(11)),
+            (
+                None,
+                exit(Code(0), Itself, 0),
+                Status::Exited,
+                Some(0),
+                None,
+            ),
+            (
+                None,
+                exit(Code(73), Itself, 0),
+                Status::Exited,
+                Some(73),
+                None,
+            ),
+            (
+                None,
+                exit(Signal(11), Itself, 0),
+                Status::Signaled,
+                None,
+                Some(11),
+            ),
             // A child was killed and the program coped.
-            (None, exit(Code(0), Itself, 1), Status::Exited, Some(0), None),
+            (
+                None,
+                exit(Code(0), Itself, 1),
+                Status::Exited,
+                Some(0),
+                None,
+            ),
             // A shell reports the kill of its child as 137.
-            (None, exit(Code(137), Itself, 1), Status::OutOfMemory, Some(137), None),
-            (None, exit(Signal(9), Itself, 1), Status::OutOfMemory, None, Some(9)),
+            (
+                None,
+                exit(Code(137), Itself, 1),
+                Status::OutOfMemory,
+                Some(137),
+                None,
+            ),
+            (
+                None,
+                exit(Signal(9), Itself, 1),
+                Status::OutOfMemory,
+                None,
+                Some(9),
+            ),
             // SIGKILL without evidence is the program's own doing.
-            (None, exit(Signal(9), Itself, 0), Status::Signaled, None, Some(9)),
-            (None, exit(Signal(9), Deadline, 0), Status::TimedOut, None, None),
-            (None, exit(Signal(9), Killed, 0), Status::SandboxLost, None, None),
+            (
+                None,
+                exit(Signal(9), Itself, 0),
+                Status::Signaled,
+                None,
+                Some(9),
+            ),
+            (
+                None,
+                exit(Signal(9), Deadline, 0),
+                Status::TimedOut,
+                None,
+                None,
+            ),
+            (
+                None,
+                exit(Signal(9), Killed, 0),
+                Status::SandboxLost,
+                None,
+                None,
+            ),
             // A kill of our own is never an OOM.
-            (Some(Cause::OutputLimit), exit(Signal(9), Killed, 3), Status::OutputLimit, None, None),
-            (Some(Cause::Deadline), lost(DaemonOom::Seen), Status::TimedOut, None, None),
-            (Some(Cause::Cancelled), exit(Code(0), Itself, 0), Status::Cancelled, None, None),
+            (
+                Some(Cause::OutputLimit),
+                exit(Signal(9), Killed, 3),
+                Status::OutputLimit,
+                None,
+                None,
+            ),
+            (
+                Some(Cause::Deadline),
+                lost(DaemonOom::Seen),
+                Status::TimedOut,
+                None,
+                None,
+            ),
+            (
+                Some(Cause::Cancelled),
+                exit(Code(0), Itself, 0),
+                Status::Cancelled,
+                None,
+                None,
+            ),
             (None, lost(DaemonOom::Seen), Status::OutOfMemory, None, None),
-            (None, lost(DaemonOom::NotSeen), Status::SandboxLost, None, None),
+            (
+                None,
+                lost(DaemonOom::NotSeen),
+                Status::SandboxLost,
+                None,
+                None,
+            ),
         ] {
             let outcome = judge(cause, end);
-            assert_eq!(outcome, Outcome { status, exit_code: code, signal }, "{cause:?} {end:?}");
+            assert_eq!(
+                outcome,
+                Outcome {
+                    status,
+                    exit_code: code,
+                    signal
+                },
+                "{cause:?} {end:?}"
+            );
         }
     }
 }

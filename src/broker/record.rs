@@ -10,7 +10,9 @@ use bytes::Bytes;
 use super::{Refusal, outcome::Outcome};
 use crate::{
     artifact::{Entry, Kind, NewEntry, Store, StoreError},
-    audit::{self, Action, AuditError, Decision, Event, FileRecord, LimitsRecord, Log, StreamRecord},
+    audit::{
+        self, Action, AuditError, Decision, Event, FileRecord, LimitsRecord, Log, StreamRecord,
+    },
     output::RawContent,
     policy::{Launch, RunAsk, RunPlan},
     types::{ArtifactId, Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
@@ -33,7 +35,9 @@ pub(super) enum Keep {
 
 impl Draft {
     pub(super) fn new(action: Action, caller: &Caller) -> Self {
-        Self { event: Event::new(action, caller.clone(), Decision::Allow) }
+        Self {
+            event: Event::new(action, caller.clone(), Decision::Allow),
+        }
     }
 
     pub(super) fn session(&mut self, id: &SandboxId) {
@@ -64,11 +68,19 @@ impl Draft {
     }
 
     pub(super) fn input(&mut self, path: &WorkspacePath, sha256: Sha256, bytes: u64) {
-        self.event.inputs.push(FileRecord { path: path.shown(), sha256: Some(sha256), bytes });
+        self.event.inputs.push(FileRecord {
+            path: path.shown(),
+            sha256: Some(sha256),
+            bytes,
+        });
     }
 
     pub(super) fn taken_out(&mut self, path: String, sha256: Option<Sha256>, bytes: u64) {
-        self.event.artifacts.push(FileRecord { path, sha256, bytes });
+        self.event.artifacts.push(FileRecord {
+            path,
+            sha256,
+            bytes,
+        });
     }
 
     pub(super) fn outputs(&mut self, stdout: StreamRecord, stderr: StreamRecord) {
@@ -101,12 +113,16 @@ impl Recorder {
 
     /// The server starts: before anything else is done.
     pub(super) fn start(&self) -> Result<(), AuditError> {
-        self.log.append(Event::new(Action::Start, Caller::Local, Decision::Allow))
+        self.log
+            .append(Event::new(Action::Start, Caller::Local, Decision::Allow))
     }
 
     /// The server stops in good order.
     pub(super) fn stop(&self) {
-        if let Err(error) = self.log.append(Event::new(Action::Stop, Caller::Local, Decision::Allow)) {
+        if let Err(error) =
+            self.log
+                .append(Event::new(Action::Stop, Caller::Local, Decision::Allow))
+        {
             tracing::warn!(%error, "the end of the server could not be recorded");
         }
     }
@@ -118,27 +134,48 @@ impl Recorder {
         draft.event.code_sha256 = Some(Sha256::of(ask.code.as_bytes()));
         draft.event.code_bytes = Some(ask.code.len() as u64);
         draft.event.args_sha256 = Some(audit::args_digest(&ask.args));
-        draft.event.env = ask.env.iter().map(|(name, value)| self.log.seal(name, value)).collect();
+        draft.event.env = ask
+            .env
+            .iter()
+            .map(|(name, value)| self.log.seal(name, value))
+            .collect();
         draft
     }
 
     /// A program is about to run: keeps its code and arguments, and writes the line that tells of it even if the
     /// server dies before its end.
-    pub(super) async fn begin(&self, draft: &Draft, caller: &Caller, run: &RunId, plan: &RunPlan) -> Result<(), Refusal> {
-        self.log.append(Event { action: Action::BeginRun, ..draft.event.clone() })?;
-        self.keep(caller, run, "code", Bytes::from(plan.code.clone())).await?;
+    pub(super) async fn begin(
+        &self,
+        draft: &Draft,
+        caller: &Caller,
+        run: &RunId,
+        plan: &RunPlan,
+    ) -> Result<(), Refusal> {
+        self.log.append(Event {
+            action: Action::BeginRun,
+            ..draft.event.clone()
+        })?;
+        self.keep(caller, run, "code", Bytes::from(plan.code.clone()))
+            .await?;
         let args = &plan.argv[plan.argv.len() - plan.args..];
         if !args.is_empty() {
             let args = serde_json::to_vec(args).map_err(|_| Refusal::internal())?;
             self.keep(caller, run, "args.json", args.into()).await?;
         }
         if let Some(stdin) = &plan.stdin {
-            self.keep(caller, run, "stdin", Bytes::from(stdin.clone())).await?;
+            self.keep(caller, run, "stdin", Bytes::from(stdin.clone()))
+                .await?;
         }
         Ok(())
     }
 
-    async fn keep(&self, caller: &Caller, run: &RunId, name: &str, bytes: Bytes) -> Result<Entry, StoreError> {
+    async fn keep(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        name: &str,
+        bytes: Bytes,
+    ) -> Result<Entry, StoreError> {
         self.store.put_bytes(bytes, record(caller, run, name)).await
     }
 
@@ -180,7 +217,9 @@ impl Recorder {
         let mut event = draft.event;
         if let Err(refusal) = &result {
             if refusal.is_denial() {
-                event.decision = Decision::Deny { reason: refusal.reason().to_owned() };
+                event.decision = Decision::Deny {
+                    reason: refusal.reason().to_owned(),
+                };
             } else {
                 event.error = Some(format!("{}: {}", refusal.reason(), refusal.message()));
             }
@@ -197,5 +236,9 @@ impl Recorder {
 }
 
 fn record(caller: &Caller, run: &RunId, name: &str) -> NewEntry {
-    NewEntry { caller: caller.clone(), kind: Kind::Record { run: run.clone() }, name: name.to_owned() }
+    NewEntry {
+        caller: caller.clone(),
+        kind: Kind::Record { run: run.clone() },
+        name: name.to_owned(),
+    }
 }

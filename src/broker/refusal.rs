@@ -3,7 +3,10 @@
 use crate::{
     artifact::{LocalError, StoreError},
     audit::AuditError,
-    engine::{EngineError, tether::{TetherError, message::GuestError}},
+    engine::{
+        EngineError,
+        tether::{TetherError, message::GuestError},
+    },
     policy::Denial,
     session::SessionError,
 };
@@ -31,12 +34,20 @@ impl Refusal {
     /// Something that was allowed and could not be done, with a constant `reason` for the audit log and a message that
     /// says what to do.
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, reason, message: message.into(), quoted: None }
+        Self {
+            kind: Kind::Failed,
+            reason,
+            message: message.into(),
+            quoted: None,
+        }
     }
 
     /// Something that is not allowed or makes no sense.
     pub(crate) fn denied(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: Kind::Denied, ..Self::new(reason, message) }
+        Self {
+            kind: Kind::Denied,
+            ..Self::new(reason, message)
+        }
     }
 
     /// Arguments that do not parse.
@@ -59,7 +70,10 @@ impl Refusal {
 
     /// The server stops.
     pub(crate) fn closing() -> Self {
-        Self::new("closing", "belljar is shutting down: nothing is started any more")
+        Self::new(
+            "closing",
+            "belljar is shutting down: nothing is started any more",
+        )
     }
 
     /// Adds text that came from inside a sandbox.
@@ -71,18 +85,27 @@ impl Refusal {
 
     /// Nothing of that id, or not this caller's.
     pub(crate) fn unknown_artifact() -> Self {
-        Self::denied("unknown_artifact", "unknown artifact: use an artifact_id that run_code or fetch_artifact returned")
+        Self::denied(
+            "unknown_artifact",
+            "unknown artifact: use an artifact_id that run_code or fetch_artifact returned",
+        )
     }
 
     /// The session ended under the call.
     pub(crate) fn session_ended() -> Self {
-        Self::new("session_ended", "the session ended during the call: it was closed, its lease was over, or the server stops")
+        Self::new(
+            "session_ended",
+            "the session ended during the call: it was closed, its lease was over, or the server stops",
+        )
     }
 
     /// A file of the user's that could not be moved.
     pub(crate) fn local(error: &std::io::Error) -> Self {
         tracing::warn!(%error, "a file could not be moved between the store and the user's folders");
-        Self::new("local_file", "the file could not be read or written; belljar's log on standard error has the details")
+        Self::new(
+            "local_file",
+            "the file could not be read or written; belljar's log on standard error has the details",
+        )
     }
 
     /// An upload that cannot be had.
@@ -92,7 +115,10 @@ impl Refusal {
                 "unknown_upload",
                 "unknown file_id: use one that upload_file returned, or upload the file again",
             ),
-            StoreError::Expired => Self::new("expired_upload", "the upload has expired: upload the file again"),
+            StoreError::Expired => Self::new(
+                "expired_upload",
+                "the upload has expired: upload the file again",
+            ),
             other => other.into(),
         }
     }
@@ -160,7 +186,9 @@ impl From<TetherError> for Refusal {
             TetherError::Guest(error) => error.into(),
             TetherError::HelloTimeout | TetherError::Lost | TetherError::Violation(_) => Self::new(
                 "sandbox_lost",
-                format!("{error}, and the sandbox with it: a fresh run, or a new session, may succeed"),
+                format!(
+                    "{error}, and the sandbox with it: a fresh run, or a new session, may succeed"
+                ),
             ),
             TetherError::TooLarge | TetherError::TooManyRequests | TetherError::Source(_) => {
                 Self::new("sandbox", error.to_string())
@@ -174,10 +202,23 @@ impl From<StoreError> for Refusal {
         match error {
             StoreError::NotFound => Self::unknown_artifact(),
             StoreError::Expired => Self::denied("expired", format!("the artifact has {error}")),
-            StoreError::TooLarge { .. } => Self::denied("too_large", format!("the file has {error}")),
-            StoreError::Damaged | StoreError::Locked | StoreError::Io { .. } | StoreError::Panicked => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the artifact store failed");
-                Self::new("store", format!("{error}: is the disk of the state directory full? `belljar doctor` looks"))
+            StoreError::TooLarge { .. } => {
+                Self::denied("too_large", format!("the file has {error}"))
+            }
+            StoreError::Damaged
+            | StoreError::Locked
+            | StoreError::Io { .. }
+            | StoreError::Panicked => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the artifact store failed"
+                );
+                Self::new(
+                    "store",
+                    format!(
+                        "{error}: is the disk of the state directory full? `belljar doctor` looks"
+                    ),
+                )
             }
         }
     }
@@ -191,7 +232,13 @@ impl From<LocalError> for Refusal {
 
 impl From<AuditError> for Refusal {
     fn from(error: AuditError) -> Self {
-        tracing::error!(error = &error as &dyn std::error::Error, "the audit log failed");
-        Self::new("audit", "the action could not be recorded, so it is not done: is the disk of the state directory full?")
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the audit log failed"
+        );
+        Self::new(
+            "audit",
+            "the action could not be recorded, so it is not done: is the disk of the state directory full?",
+        )
     }
 }

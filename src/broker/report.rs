@@ -177,7 +177,9 @@ impl Piece {
     #[must_use]
     pub fn on_characters(&self) -> &[u8] {
         match std::str::from_utf8(&self.bytes) {
-            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => &self.bytes[..error.valid_up_to()],
+            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
+                &self.bytes[..error.valid_up_to()]
+            }
             _ => &self.bytes,
         }
     }
@@ -248,6 +250,10 @@ mod tests {
         assert_eq!(piece.on_characters(), &[b'a', 0xff]);
         let torn_only = Piece::new(0, vec![0xc3]);
         assert!(!torn_only.is_text());
-        assert_eq!(torn_only.on_characters(), &[0xc3], "some progress is always made");
+        assert_eq!(
+            torn_only.on_characters(),
+            &[0xc3],
+            "some progress is always made"
+        );
     }
 }

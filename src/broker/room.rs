@@ -27,7 +27,12 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new(sandbox: Sandbox, place: Place) -> Self {
-        Self { sandbox, used: AtomicBool::new(false), fetched: Mutex::default(), _place: place }
+        Self {
+            sandbox,
+            used: AtomicBool::new(false),
+            fetched: Mutex::default(),
+            _place: place,
+        }
     }
 
     /// Notes that something is about to change inside; whether nothing had run in it before.

@@ -62,8 +62,14 @@ impl Broker {
         let run_id = RunId::random();
         let mut draft = self.recorder.run(caller, &run_id, &ask);
         let result = match session {
-            None => self.run_fresh(caller, &run_id, ask, cancelled, &mut draft).await,
-            Some(session) => self.run_in_session(caller, session, &run_id, ask, cancelled, &mut draft).await,
+            None => {
+                self.run_fresh(caller, &run_id, ask, cancelled, &mut draft)
+                    .await
+            }
+            Some(session) => {
+                self.run_in_session(caller, session, &run_id, ask, cancelled, &mut draft)
+                    .await
+            }
         };
         self.recorder.record(draft, result)
     }
@@ -84,12 +90,19 @@ impl Broker {
         let place = self.gate.enter(cancelled).await?;
         let sandbox = self.launch(&launch, cancelled).await?;
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
-        let account = self.play(&sandbox, caller, run_id, plan, inputs, cancelled, draft).await?;
+        let account = self
+            .play(&sandbox, caller, run_id, plan, inputs, cancelled, draft)
+            .await?;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
-            (_, End::Told(_)) => collect::copies(&sandbox, &self.store, caller, run_id, &account.files).await,
-            (_, End::Lost { .. }) => Collected { omitted: account.files.len() as u64, ..Collected::default() },
+            (_, End::Told(_)) => {
+                collect::copies(&sandbox, &self.store, caller, run_id, &account.files).await
+            }
+            (_, End::Lost { .. }) => Collected {
+                omitted: account.files.len() as u64,
+                ..Collected::default()
+            },
         };
         let scene = Scene {
             caller,
@@ -100,7 +113,9 @@ impl Broker {
             fresh: true,
             limits: launched.limits,
         };
-        let report = self.report(&sandbox, plan, &scene, account, collected, draft).await;
+        let report = self
+            .report(&sandbox, plan, &scene, account, collected, draft)
+            .await;
         // In the background: nobody should wait for the daemon to clean up. The place is free once it is gone.
         self.tasks.spawn(async move {
             if let Err(error) = sandbox.destroy().await {
@@ -124,7 +139,10 @@ impl Broker {
         let terms = self.sessions.terms(caller, session)?;
         let plan = self.policy.session_run(caller, &terms, ask)?;
         let plan = plan.action();
-        let limits = Limits { output_kib: plan.output_kib, ..terms.limits };
+        let limits = Limits {
+            output_kib: plan.output_kib,
+            ..terms.limits
+        };
         draft.limits(&limits);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
@@ -154,8 +172,13 @@ impl Broker {
         };
         let collected = match (account.cause, account.end) {
             (Some(Cause::Cancelled), _) => Collected::default(),
-            (_, End::Told(_)) => collect::names(&lease.sandbox, &self.store, caller, run_id, &account.files).await,
-            (_, End::Lost { .. }) => Collected { omitted: account.files.len() as u64, ..Collected::default() },
+            (_, End::Told(_)) => {
+                collect::names(&lease.sandbox, &self.store, caller, run_id, &account.files).await
+            }
+            (_, End::Lost { .. }) => Collected {
+                omitted: account.files.len() as u64,
+                ..Collected::default()
+            },
         };
         let lost = match account.end {
             End::Told(_) => lease.sandbox.is_lost(),
@@ -170,7 +193,9 @@ impl Broker {
             fresh,
             limits,
         };
-        let report = self.report(&lease.sandbox, plan, &scene, account, collected, draft).await;
+        let report = self
+            .report(&lease.sandbox, plan, &scene, account, collected, draft)
+            .await;
         if lost && let Some(ended) = lease.lost() {
             self.bury(ended);
         }
@@ -178,14 +203,23 @@ impl Broker {
     }
 
     /// Looks up the inputs before a sandbox is made for them.
-    async fn inputs(&self, caller: &Caller, plan: &RunPlan, draft: &mut Draft) -> Result<Inputs, Refusal> {
+    async fn inputs(
+        &self,
+        caller: &Caller,
+        plan: &RunPlan,
+        draft: &mut Draft,
+    ) -> Result<Inputs, Refusal> {
         let mut inputs = Inputs::default();
         let mut room = INLINE_BYTES;
         for file in &plan.files {
             let bytes = match &file.content {
                 Content::Inline(bytes) => Bytes::copy_from_slice(bytes),
                 Content::Upload(id) => {
-                    let kept = self.store.upload_get(caller, id).await.map_err(Refusal::upload)?;
+                    let kept = self
+                        .store
+                        .upload_get(caller, id)
+                        .await
+                        .map_err(Refusal::upload)?;
                     draft.input(&file.path, kept.sha256, kept.bytes);
                     if kept.bytes > room as u64 {
                         inputs.large.push((file.path.clone(), Large::Kept(kept)));
@@ -201,7 +235,10 @@ impl Broker {
                 inputs.large.push((file.path.clone(), Large::Bytes(bytes)));
             } else {
                 room -= bytes.len();
-                inputs.inline.push(InlineFile { path: file.path.as_bytes().to_vec(), bytes: bytes.to_vec() });
+                inputs.inline.push(InlineFile {
+                    path: file.path.as_bytes().to_vec(),
+                    bytes: bytes.to_vec(),
+                });
             }
         }
         Ok(inputs)
@@ -239,11 +276,18 @@ impl Broker {
         }
     }
 
-    async fn put(&self, sandbox: &Sandbox, path: &WorkspacePath, large: Large) -> Result<(), Refusal> {
+    async fn put(
+        &self,
+        sandbox: &Sandbox,
+        path: &WorkspacePath,
+        large: Large,
+    ) -> Result<(), Refusal> {
         match large {
             Large::Bytes(bytes) => {
                 let size = bytes.len() as u64;
-                sandbox.write(path.as_bytes(), size, std::io::Cursor::new(bytes)).await?;
+                sandbox
+                    .write(path.as_bytes(), size, std::io::Cursor::new(bytes))
+                    .await?;
             }
             Large::Kept(kept) => {
                 let blob = self.store.open_blob(&kept).await?;
@@ -271,15 +315,23 @@ impl Broker {
         let captured = account.captured;
         let (out, err) = (&captured.stdout, &captured.stderr);
         draft.outputs(
-            StreamRecord { sha256: out.sha256, bytes: out.window.bytes() },
-            StreamRecord { sha256: err.sha256, bytes: err.window.bytes() },
+            StreamRecord {
+                sha256: out.sha256,
+                bytes: out.window.bytes(),
+            },
+            StreamRecord {
+                sha256: err.sha256,
+                bytes: err.window.bytes(),
+            },
         );
         let stdout = self.stream(scene, "stdout", captured.stdout).await;
         let stderr = self.stream(scene, "stderr", captured.stderr).await;
         for artifact in &collected.artifacts {
             draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
         }
-        let artifacts_omitted = collected.omitted.saturating_add(exit.map_or(0, |exit| exit.files_omitted));
+        let artifacts_omitted = collected
+            .omitted
+            .saturating_add(exit.map_or(0, |exit| exit.files_omitted));
         draft.outcome(outcome, account.duration, artifacts_omitted);
         RunReport {
             run_id: scene.run_id.clone(),
@@ -290,7 +342,9 @@ impl Broker {
             stderr,
             duration: account.duration,
             cpu: std::time::Duration::from_micros(exit.map_or(0, |exit| exit.cpu_us)),
-            peak_memory_bytes: exit.map(|exit| exit.peak_rss_bytes).filter(|bytes| *bytes > 0),
+            peak_memory_bytes: exit
+                .map(|exit| exit.peak_rss_bytes)
+                .filter(|bytes| *bytes > 0),
             artifacts: collected.artifacts,
             artifacts_omitted,
             sandbox: SandboxReport {
@@ -307,8 +361,15 @@ impl Broker {
     /// Shows a stream, and keeps it whole where that is not all of it as it is.
     async fn stream(&self, scene: &Scene<'_>, name: &str, stream: CapturedStream) -> StreamReport {
         let shown = output::show(&stream.window, SHOWN_BYTES);
-        let keep = if shown.is_faithful() { Keep::Record } else { Keep::Output };
-        let artifact_id = self.recorder.output(scene.caller, scene.run_id, name, stream.raw, keep).await;
+        let keep = if shown.is_faithful() {
+            Keep::Record
+        } else {
+            Keep::Output
+        };
+        let artifact_id = self
+            .recorder
+            .output(scene.caller, scene.run_id, name, stream.raw, keep)
+            .await;
         StreamReport { shown, artifact_id }
     }
 }

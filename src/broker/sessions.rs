@@ -44,7 +44,12 @@ impl Broker {
         let runtime = sandbox.runtime().to_owned();
         let room = Arc::new(Room::new(sandbox, gate));
         let idle = terms.idle;
-        let languages = terms.image.languages.iter().map(|language| language.name.clone()).collect();
+        let languages = terms
+            .image
+            .languages
+            .iter()
+            .map(|language| language.name.clone())
+            .collect();
         let opened = match self.sessions.insert(place, id, terms, room) {
             Ok(opened) => opened,
             Err(room) => {
@@ -64,13 +69,22 @@ impl Broker {
     }
 
     /// Closes a session of `caller` and destroys everything in it.
-    pub async fn close_session(&self, caller: &Caller, session: &str) -> Result<SandboxId, Refusal> {
+    pub async fn close_session(
+        &self,
+        caller: &Caller,
+        session: &str,
+    ) -> Result<SandboxId, Refusal> {
         let mut draft = Draft::new(Action::CloseSession, caller);
         let result = self.close(caller, session, &mut draft).await;
         self.recorder.record(draft, result)
     }
 
-    async fn close(&self, caller: &Caller, session: &str, draft: &mut Draft) -> Result<SandboxId, Refusal> {
+    async fn close(
+        &self,
+        caller: &Caller,
+        session: &str,
+        draft: &mut Draft,
+    ) -> Result<SandboxId, Refusal> {
         // The sessions know every id that parses; this one is only for the answer.
         let id = SandboxId::parse(session).map_err(|_| crate::session::SessionError::Unknown)?;
         draft.session(&id);

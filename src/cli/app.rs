@@ -33,11 +33,28 @@ impl App {
             },
         )
         .context("open the artifact store")?;
-        let audit = Log::open(&state.join("audit"), engine.instance().id()).context("open the audit log")?;
-        let read = settings.files.read.iter().map(|dir| (dir.clone(), Access::Read));
-        let write = settings.files.read_write.iter().map(|dir| (dir.clone(), Access::ReadWrite));
+        let audit = Log::open(&state.join("audit"), engine.instance().id())
+            .context("open the audit log")?;
+        let read = settings
+            .files
+            .read
+            .iter()
+            .map(|dir| (dir.clone(), Access::Read));
+        let write = settings
+            .files
+            .read_write
+            .iter()
+            .map(|dir| (dir.clone(), Access::ReadWrite));
         let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
-        let broker = Broker::new(&settings, Parts { engine, store, audit, local });
+        let broker = Broker::new(
+            &settings,
+            Parts {
+                engine,
+                store,
+                audit,
+                local,
+            },
+        );
         broker.start().context("begin the audit log")?;
         Ok(Self { broker })
     }
@@ -56,8 +73,14 @@ impl App {
 /// An engine of this process, with its own instance file.
 pub(super) fn engine(settings: &Settings, environment: &Environment) -> anyhow::Result<Engine> {
     let instance = Instance::create(&environment.state_dir()?)?;
-    let options = EngineOptions { runtime: settings.docker.runtime.clone() };
-    Ok(Engine::new(Arc::new(docker(settings, environment)), instance, options))
+    let options = EngineOptions {
+        runtime: settings.docker.runtime.clone(),
+    };
+    Ok(Engine::new(
+        Arc::new(docker(settings, environment)),
+        instance,
+        options,
+    ))
 }
 
 /// The daemon that the settings and the environment lead to. Nothing is asked of it yet.

@@ -75,12 +75,18 @@ impl Cli {
             }
             Command::Run(args) => run::run(args, settings()?, &environment),
             Command::Config(args) => {
-                config::run(&args, &environment, self.config.as_deref(), &mut io::stdout().lock())?;
+                config::run(
+                    &args,
+                    &environment,
+                    self.config.as_deref(),
+                    &mut io::stdout().lock(),
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Audit(args) => {
                 let state = environment.state_dir()?;
-                let shown = runtime()?.block_on(audit::run(&args, &state, &mut io::stdout().lock()))?;
+                let shown =
+                    runtime()?.block_on(audit::run(&args, &state, &mut io::stdout().lock()))?;
                 Ok(match shown {
                     AuditExit::Fine => ExitCode::SUCCESS,
                     AuditExit::Failed => ExitCode::FAILURE,
@@ -97,7 +103,8 @@ fn default_command() -> Option<Command> {
 }
 
 fn log(filter: Option<&str>) {
-    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(filter.unwrap_or(DEFAULT_LOG));
+    let filter =
+        tracing_subscriber::EnvFilter::builder().parse_lossy(filter.unwrap_or(DEFAULT_LOG));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -107,5 +114,7 @@ fn log(filter: Option<&str>) {
 
 /// A runtime for one command.
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
 }

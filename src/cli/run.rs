@@ -44,7 +44,11 @@ pub(super) struct Args {
 }
 
 /// Runs the program and prints its output, with visible escapes; the exit status is the program's.
-pub(super) fn run(args: Args, settings: Settings, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(super) fn run(
+    args: Args,
+    settings: Settings,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
     let ask = RunAsk {
         language: args.language,
         code: source(args.file)?,
@@ -53,7 +57,10 @@ pub(super) fn run(args: Args, settings: Settings, environment: &Environment) -> 
         env: BTreeMap::new(),
         files: Vec::new(),
         timeout_seconds: args.timeout,
-        limits: LimitsRequest { memory_mib: args.memory, ..LimitsRequest::default() },
+        limits: LimitsRequest {
+            memory_mib: args.memory,
+            ..LimitsRequest::default()
+        },
         network: None,
     };
     let runtime = super::runtime()?;
@@ -66,7 +73,10 @@ pub(super) fn run(args: Args, settings: Settings, environment: &Environment) -> 
                 interrupt.cancel();
             }
         });
-        let report = app.broker().run(&Caller::Local, None, ask, &cancelled).await;
+        let report = app
+            .broker()
+            .run(&Caller::Local, None, ask, &cancelled)
+            .await;
         watcher.abort();
         app.stop().await;
         report.map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))
@@ -83,7 +93,11 @@ fn source(file: Option<PathBuf>) -> anyhow::Result<String> {
         Some(path) => std::fs::File::open(&path)
             .and_then(|file| file.take(most).read_to_end(&mut code))
             .with_context(|| format!("read {}", path.display()))?,
-        None => io::stdin().lock().take(most).read_to_end(&mut code).context("read standard input")?,
+        None => io::stdin()
+            .lock()
+            .take(most)
+            .read_to_end(&mut code)
+            .context("read standard input")?,
     };
     match String::from_utf8(code) {
         Ok(code) => Ok(code),
@@ -92,12 +106,18 @@ fn source(file: Option<PathBuf>) -> anyhow::Result<String> {
 }
 
 fn print(report: &RunReport) -> io::Result<()> {
-    io::stdout().lock().write_all(report.stdout.shown.text().as_bytes())?;
+    io::stdout()
+        .lock()
+        .write_all(report.stdout.shown.text().as_bytes())?;
     let mut err = io::stderr().lock();
     err.write_all(report.stderr.shown.text().as_bytes())?;
     for artifact in &report.artifacts {
         if let Some(id) = &artifact.artifact_id {
-            writeln!(err, "artifact {id}: {} ({} bytes)", artifact.path, artifact.bytes)?;
+            writeln!(
+                err,
+                "artifact {id}: {} ({} bytes)",
+                artifact.path, artifact.bytes
+            )?;
         }
     }
     match report.status {

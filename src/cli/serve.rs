@@ -26,7 +26,11 @@ pub(super) struct Args {
 }
 
 /// Serves on standard input and output.
-pub(super) fn run(args: Args, mut settings: Settings, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(super) fn run(
+    args: Args,
+    mut settings: Settings,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
     settings.allow_folders(args.allow_dir, args.allow_dir_rw)?;
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(serve(settings, environment));
@@ -39,8 +43,14 @@ async fn serve(settings: Settings, environment: &Environment) -> anyhow::Result<
     let app = App::start(settings, environment)?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let served =
-        transport::stdio::serve(app.broker(), structured, tokio::io::stdin(), tokio::io::stdout(), stop).await;
+    let served = transport::stdio::serve(
+        app.broker(),
+        structured,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        stop,
+    )
+    .await;
     app.stop().await;
     signals.abort();
     served.map_err(Into::into)

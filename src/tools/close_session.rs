@@ -35,11 +35,25 @@ impl Tool for CloseSession {
     const TITLE: &'static str = "Close a session";
     const DESCRIPTION: &'static str = "Ends a session: its container and every file in it are deleted, a run in it is stopped. Artifacts \
 that were fetched before stay.";
-    const HINTS: Hints = Hints { read_only: false, destructive: true, idempotent: true, open_world: false };
+    const HINTS: Hints = Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: false,
+    };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {
-        let session = context.broker.close_session(context.caller, &arguments.session).await?;
+        let session = context
+            .broker
+            .close_session(context.caller, &arguments.session)
+            .await?;
         let text = format!("session {session} is closed");
-        Reply::new(text, &Output { session: session.to_string(), closed: true })
+        Reply::new(
+            text,
+            &Output {
+                session: session.to_string(),
+                closed: true,
+            },
+        )
     }
 }

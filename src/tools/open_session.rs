@@ -52,7 +52,12 @@ impl Tool for OpenSession {
     const DESCRIPTION: &'static str = "Starts a container that keeps its files between runs. It ends, and everything in it is deleted, at \
 close_session, after `idle_seconds` without use, when `ttl_seconds` are over, or when the server stops. Processes never outlive \
 the run that started them. One run at a time; network and limits are fixed here.";
-    const HINTS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+    const HINTS: Hints = Hints {
+        read_only: false,
+        destructive: false,
+        idempotent: false,
+        open_world: false,
+    };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {
         let ask = SessionAsk {
@@ -61,7 +66,10 @@ the run that started them. One run at a time; network and limits are fixed here.
             ttl_seconds: arguments.ttl_seconds,
             limits: arguments.limits.unwrap_or_default(),
         };
-        let opened = context.broker.open_session(context.caller, &ask, &context.cancelled).await?;
+        let opened = context
+            .broker
+            .open_session(context.caller, &ask, &context.cancelled)
+            .await?;
         let text = format!(
             "session {} · until {} or {} s idle · network {}",
             opened.session, opened.expires_at, opened.idle_seconds, opened.network

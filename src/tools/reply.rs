@@ -29,7 +29,11 @@ impl Reply {
             tracing::error!(%error, "a result could not be serialized");
             Refusal::internal()
         })?;
-        Ok(Self { text, structured, further: Vec::new() })
+        Ok(Self {
+            text,
+            structured,
+            further: Vec::new(),
+        })
     }
 
     /// Adds content after the text: pictures, each behind its label, and links.
@@ -55,7 +59,10 @@ impl Reply {
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
     let mut text = refusal.message().to_owned();
     let quoted = show_bytes(refusal.quoted().unwrap_or_default().as_bytes(), SHOWN_BYTES);
-    if let Some(fence) = Fence::new(&[Part { label: Label::Error, shown: &quoted }]) {
+    if let Some(fence) = Fence::new(&[Part {
+        label: Label::Error,
+        shown: &quoted,
+    }]) {
         text.push('\n');
         text.push_str(fence.text());
     }

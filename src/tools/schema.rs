@@ -11,8 +11,13 @@ use serde_json::Value;
 
 /// The schema of `T` as an object.
 pub(super) fn of<T: JsonSchema>() -> Arc<JsonObject> {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    match settings.into_generator().into_root_schema_for::<T>().to_value() {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    match settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
+    {
         Value::Object(mut object) => {
             // The Rust type's name says nothing to a client.
             object.remove("title");

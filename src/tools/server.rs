@@ -52,14 +52,30 @@ impl Server {
     /// A server that acts for `caller` through `broker`.
     #[must_use]
     pub fn new(broker: Arc<Broker>, caller: Caller, structured: StructuredContent) -> Self {
-        Self { broker, caller, structured, tools: tool::catalogue(structured).into() }
+        Self {
+            broker,
+            caller,
+            structured,
+            tools: tool::catalogue(structured).into(),
+        }
     }
 
-    async fn answer(&self, name: Name, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let call = Context { broker: &self.broker, caller: &self.caller, cancelled: context.ct.clone() };
+    async fn answer(
+        &self,
+        name: Name,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let call = Context {
+            broker: &self.broker,
+            caller: &self.caller,
+            cancelled: context.ct.clone(),
+        };
         // A panicking handler would send no response and leave the client waiting for ever. What it held is
         // cleaned up by guards, so that the server may go on.
-        let outcome = AssertUnwindSafe(name.call(&call, request.arguments.unwrap_or_default())).catch_unwind().await;
+        let outcome = AssertUnwindSafe(name.call(&call, request.arguments.unwrap_or_default()))
+            .catch_unwind()
+            .await;
         match outcome {
             Ok(Ok(reply)) => reply.into_result(self.structured),
             Ok(Err(refusal)) => reply::refused(&refusal),
@@ -73,9 +89,14 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
         ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new("belljar", env!("CARGO_PKG_VERSION")).with_title("belljar"))
+            .with_server_info(
+                Implementation::new("belljar", env!("CARGO_PKG_VERSION")).with_title("belljar"),
+            )
             .with_instructions(INSTRUCTIONS)
     }
 
@@ -97,8 +118,14 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(name) = Name::parse(&request.name) else {
-            let shown: String = visible::escape_name(request.name.as_bytes()).chars().take(100).collect();
-            return Err(ErrorData::invalid_params(format!("unknown tool: {shown}"), None));
+            let shown: String = visible::escape_name(request.name.as_bytes())
+                .chars()
+                .take(100)
+                .collect();
+            return Err(ErrorData::invalid_params(
+                format!("unknown tool: {shown}"),
+                None,
+            ));
         };
         Ok(self.answer(name, request, &context).await.into())
     }
@@ -108,7 +135,13 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        resources::list(&self.broker, &self.caller, request.and_then(|page| page.cursor)).await.map_err(Into::into)
+        resources::list(
+            &self.broker,
+            &self.caller,
+            request.and_then(|page| page.cursor),
+        )
+        .await
+        .map_err(Into::into)
     }
 
     async fn list_resource_templates(
@@ -116,7 +149,10 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()).with_ttl_ms(TOOLS_TTL_MS))
+        Ok(
+            ListResourceTemplatesResult::with_all_items(resources::templates())
+                .with_ttl_ms(TOOLS_TTL_MS),
+        )
     }
 
     async fn read_resource(
@@ -124,11 +160,12 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri)).catch_unwind().await;
+        let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri))
+            .catch_unwind()
+            .await;
         match read {
             Ok(result) => Ok(result?.into()),
             Err(_panic) => Err(ResourceError::Internal.into()),
         }
     }
 }
-

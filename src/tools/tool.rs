@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    close_session::CloseSession, fetch_artifact::FetchArtifact, list_files::ListFiles, open_session::OpenSession,
-    reply::Reply, run_code::RunCode, schema, upload_file::UploadFile,
+    close_session::CloseSession, fetch_artifact::FetchArtifact, list_files::ListFiles,
+    open_session::OpenSession, reply::Reply, run_code::RunCode, schema, upload_file::UploadFile,
 };
 use crate::{
     broker::{Broker, Refusal},
@@ -110,7 +110,11 @@ impl Name {
     }
 
     /// Parses the arguments and does the work.
-    pub(super) async fn call(self, context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
+    pub(super) async fn call(
+        self,
+        context: &Context<'_>,
+        arguments: JsonObject,
+    ) -> Result<Reply, Refusal> {
         match self {
             Self::RunCode => call::<RunCode>(context, arguments).await,
             Self::UploadFile => call::<UploadFile>(context, arguments).await,
@@ -125,7 +129,10 @@ impl Name {
 /// All tools with their schemas, in a fixed order.
 #[must_use]
 pub fn catalogue(structured: StructuredContent) -> Vec<rmcp::model::Tool> {
-    Name::ALL.into_iter().map(|name| name.describe(structured)).collect()
+    Name::ALL
+        .into_iter()
+        .map(|name| name.describe(structured))
+        .collect()
 }
 
 fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::Tool {
@@ -146,7 +153,11 @@ fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::
 async fn call<T: Tool>(context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
     let arguments = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
         let text = visible::escape_name(error.to_string().as_bytes());
-        Refusal::arguments(text.chars().take(MAX_ARGUMENT_ERROR_CHARS).collect::<String>())
+        Refusal::arguments(
+            text.chars()
+                .take(MAX_ARGUMENT_ERROR_CHARS)
+                .collect::<String>(),
+        )
     })?;
     T::call(context, arguments).await
 }

@@ -55,24 +55,45 @@ impl Tool for UploadFile {
     const DESCRIPTION: &'static str = "Gives a file to the sandbox. Without `session` it is held for 24 hours by default and named by \
 `file_id`, which run_code takes in `files`. With `session` it is written into that session's working directory, whole or \
 not at all, replacing a file of the same path.";
-    const HINTS: Hints = Hints { read_only: false, destructive: true, idempotent: true, open_world: false };
+    const HINTS: Hints = Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: false,
+    };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {
         let (broker, session) = (context.broker, arguments.session.as_deref());
         let path = arguments.path;
         let uploaded = match (arguments.text, arguments.base64, arguments.local_path) {
             (Some(text), None, None) => {
-                let ask = UploadAsk { path, source: FileSource::Text(text) };
-                broker.upload(context.caller, session, ask, &context.cancelled).await?
+                let ask = UploadAsk {
+                    path,
+                    source: FileSource::Text(text),
+                };
+                broker
+                    .upload(context.caller, session, ask, &context.cancelled)
+                    .await?
             }
             (None, Some(base64), None) => {
-                let ask = UploadAsk { path, source: FileSource::Base64(base64) };
-                broker.upload(context.caller, session, ask, &context.cancelled).await?
+                let ask = UploadAsk {
+                    path,
+                    source: FileSource::Base64(base64),
+                };
+                broker
+                    .upload(context.caller, session, ask, &context.cancelled)
+                    .await?
             }
             (None, None, Some(local)) => {
-                broker.upload_local(context.caller, session, &path, &local, &context.cancelled).await?
+                broker
+                    .upload_local(context.caller, session, &path, &local, &context.cancelled)
+                    .await?
             }
-            _ => return Err(Refusal::arguments("give exactly one of `text`, `base64` and `local_path`")),
+            _ => {
+                return Err(Refusal::arguments(
+                    "give exactly one of `text`, `base64` and `local_path`",
+                ));
+            }
         };
         let output = Output {
             file_id: uploaded.file_id.as_ref().map(ToString::to_string),

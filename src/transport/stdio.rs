@@ -33,8 +33,14 @@ pub async fn serve(
     let running = match server.serve_with_ct((input, output), stop).await {
         Ok(running) => running,
         // A client that leaves before it has said anything, or a stop before that, is an ordinary end.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+            return Ok(());
+        }
         Err(error) => return Err(StdioError::Start(Box::new(error))),
     };
-    running.waiting().await.map(|_reason| ()).map_err(StdioError::Task)
+    running
+        .waiting()
+        .await
+        .map(|_reason| ())
+        .map_err(StdioError::Task)
 }

@@ -15,9 +15,10 @@ use bollard::{
     container::LogOutput,
     errors::Error,
     query_parameters::{
-        AttachContainerOptions, CreateContainerOptions, CreateImageOptions, InspectContainerOptions,
-        KillContainerOptions, ListContainersOptions, RemoveContainerOptions, RemoveImageOptions,
-        RemoveVolumeOptions, StartContainerOptions, WaitContainerOptions,
+        AttachContainerOptions, CreateContainerOptions, CreateImageOptions,
+        InspectContainerOptions, KillContainerOptions, ListContainersOptions,
+        RemoveContainerOptions, RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions,
+        WaitContainerOptions,
     },
 };
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use tokio::sync::Mutex;
 use tokio_util::io::StreamReader;
 
 use super::{
+    DockerImages,
     daemon::{
         Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
         Locality, Log, Place, State, Version, Volume,
