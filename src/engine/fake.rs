@@ -73,6 +73,8 @@ pub enum Cue {
     Warn(String),
     /// [`Verb::Inspect`] reports something else.
     Tamper(Box<dyn FnOnce(&mut Inspected) + Send>),
+    /// It panics, as a fault in the server's own code would.
+    Panic,
     /// It behaves as always; to aim at a later call.
     Pass,
 }
@@ -268,6 +270,8 @@ impl FakeDaemon {
                 tokio::time::sleep(time).await;
                 Ok(None)
             }
+            #[expect(clippy::panic, reason = "asked for by a test")]
+            Some(Cue::Panic) => panic!("on cue"),
             Some(Cue::Pass) | None => Ok(None),
             Some(cue @ (Cue::FailAfter(_) | Cue::Warn(_) | Cue::Tamper(_))) => Ok(Some(cue)),
         }
@@ -278,9 +282,10 @@ impl FakeDaemon {
 fn after(cue: Option<Cue>) -> Result<(), DaemonError> {
     match cue {
         Some(Cue::FailAfter(error)) => Err(error),
-        Some(Cue::Fail(_) | Cue::Delay(_) | Cue::Warn(_) | Cue::Tamper(_) | Cue::Pass) | None => {
-            Ok(())
-        }
+        Some(
+            Cue::Fail(_) | Cue::Delay(_) | Cue::Warn(_) | Cue::Tamper(_) | Cue::Panic | Cue::Pass,
+        )
+        | None => Ok(()),
     }
 }
 

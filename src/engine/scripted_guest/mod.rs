@@ -10,7 +10,10 @@ pub mod script;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use belljar_wire::PROTOCOL;
 use belljar_wire::frame::{FrameError, FrameReader, FrameWriter, Kind};
@@ -105,6 +108,7 @@ struct Guest {
     workspace: Workspace,
     current: Arc<Mutex<Option<(RunId, CancellationToken)>>>,
     vanish: CancellationToken,
+    full: Arc<AtomicBool>,
 }
 
 async fn serve(io: DuplexStream, guest: Guest) {
@@ -140,6 +144,7 @@ impl Guest {
             workspace,
             current: Arc::default(),
             vanish: CancellationToken::new(),
+            full: Arc::default(),
         }
     }
 
@@ -208,6 +213,9 @@ impl Guest {
                 return Ok(Err(GuestError::Malformed));
             }
             bytes.extend_from_slice(&frame.payload);
+        }
+        if self.full.load(Ordering::Relaxed) {
+            return Ok(Err(GuestError::NoSpace));
         }
         let entry = entry(&request.path, &bytes);
         self.workspace
