@@ -135,11 +135,16 @@ impl Default for FakeDaemon {
 
 /// Runs the scripted guest at the container's end of a stream.
 #[must_use]
-pub fn scripted(greeting: Greeting, uid: u32, mut stream: DuplexStream) -> JoinHandle<()> {
+pub fn scripted(greeting: Greeting, uid: u32, stream: DuplexStream) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut guest = ScriptedGuest::start_as(uid, greeting);
+        let guest = ScriptedGuest::start_as(uid, greeting);
+        let (mut from_server, mut to_server) = tokio::io::split(stream);
+        let (mut from_guest, mut to_guest) = tokio::io::split(guest.io);
         // The end of either side is the end of both.
-        let _ = tokio::io::copy_bidirectional(&mut stream, &mut guest.io).await;
+        tokio::select! {
+            _ = tokio::io::copy(&mut from_server, &mut to_guest) => {}
+            _ = tokio::io::copy(&mut from_guest, &mut to_server) => {}
+        }
     })
 }
 
@@ -503,9 +508,16 @@ impl Daemon for FakeDaemon {
         after(self.enter(Verb::Wait, container).await?)?;
         let end = tokio::time::Instant::now() + limit;
         loop {
-            let state = find(&mut self.lock(), "wait for container", container)?
-                .state
-                .clone();
+            let state = {
+                let mut state = self.lock();
+                let found = find(&mut state, "wait for container", container)?;
+                // A container ends with its PID 1.
+                if found.guest.as_ref().is_some_and(JoinHandle::is_finished) {
+                    let oom = found.state.oom;
+                    found.end(oom);
+                }
+                found.state.clone()
+            };
             if state.phase != Phase::Running || tokio::time::Instant::now() >= end {
                 return Ok(state);
             }
