@@ -97,7 +97,7 @@ impl Sandbox {
         Self {
             tether,
             client,
-            guest: guest,
+            guest,
         }
     }
 
