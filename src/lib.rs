@@ -11,6 +11,7 @@ pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod images;
 pub mod output;
 pub mod policy;
 pub mod session;

@@ -86,15 +86,22 @@ impl ScriptedGuest {
     /// Starts a guest in a task of the current runtime.
     #[must_use]
     pub fn start(greeting: Greeting) -> Self {
+        Self::start_as(UID, greeting)
+    }
+
+    /// The same, with another uid.
+    #[must_use]
+    pub fn start_as(uid: u32, greeting: Greeting) -> Self {
         let (io, far) = tokio::io::duplex(PIPE);
         let workspace = Workspace::default();
-        tokio::spawn(serve(far, Guest::new(greeting, workspace.clone())));
+        tokio::spawn(serve(far, Guest::new(uid, greeting, workspace.clone())));
         Self { io, workspace }
     }
 }
 
 #[derive(Clone, Debug)]
 struct Guest {
+    uid: u32,
     greeting: Greeting,
     workspace: Workspace,
     current: Arc<Mutex<Option<(RunId, CancellationToken)>>>,
@@ -127,8 +134,9 @@ async fn serve(io: DuplexStream, guest: Guest) {
 }
 
 impl Guest {
-    fn new(greeting: Greeting, workspace: Workspace) -> Self {
+    fn new(uid: u32, greeting: Greeting, workspace: Workspace) -> Self {
         Self {
+            uid,
             greeting,
             workspace,
             current: Arc::default(),
@@ -175,7 +183,10 @@ impl Guest {
             Greeting::Proper | Greeting::NoPongs => PROTOCOL,
         };
         writer
-            .send(&FromHello::Ready(Ready { protocol, uid: UID }))
+            .send(&FromHello::Ready(Ready {
+                protocol,
+                uid: self.uid,
+            }))
             .await?;
         while let Some(frame) = reader.next().await? {
             let ToHello::Ping(number) = frame.message()?;

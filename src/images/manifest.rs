@@ -1,0 +1,387 @@
+//! Reads an `image.toml` into an [`Image`] that keeps every rule.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::language::{
+    DEFAULT_SHM_MIB, Image, Language, MAX_SHM_MIB, is_command, is_loader_variable, is_name,
+    is_program, is_reference, is_variable,
+};
+
+/// The most languages of an image, and the most aliases of a language.
+const MAX_NAMES: usize = 32;
+/// The longest summary, in bytes: it stands in a list, one line an image.
+const MAX_SUMMARY_BYTES: usize = 256;
+
+/// What is wrong with an `image.toml`.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// No TOML, a key that does not exist, or a value of the wrong kind.
+    #[error("image.toml of {image}: {error}")]
+    Syntax {
+        /// The image's folder.
+        image: String,
+        /// The parser's message, with line and column.
+        error: Box<toml::de::Error>,
+    },
+    /// A name that is not the folder's.
+    #[error("image.toml of {image}: name is {found:?}: it must be the folder's name")]
+    Name {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// Another tag than the one that everybody looks for.
+    #[error("image.toml of {image}: tag is {found:?}: it must be belljar/{image}:latest")]
+    Tag {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// A summary that is no line of a list.
+    #[error("image.toml of {image}: summary must be one line of 1 to {MAX_SUMMARY_BYTES} bytes")]
+    Summary {
+        /// The image's folder.
+        image: String,
+    },
+    /// Shared memory outside its range.
+    #[error("image.toml of {image}: shm_mib is {found}: it must lie between 1 and {MAX_SHM_MIB}")]
+    Shm {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: u32,
+    },
+    /// A variable that cannot or must not be set.
+    #[error(
+        "image.toml of {image}: env has {name:?}: names have letters, digits and `_` and begin with no digit, \
+         values have no NUL, and variables of the loader (LD_*, GLIBC_TUNABLES) are refused"
+    )]
+    Variable {
+        /// The image's folder.
+        image: String,
+        /// The variable.
+        name: String,
+    },
+    /// No language, or too many of them or of their aliases.
+    #[error(
+        "image.toml of {image}: it must have 1 to {MAX_NAMES} languages with at most {MAX_NAMES} aliases each"
+    )]
+    Count {
+        /// The image's folder.
+        image: String,
+    },
+    /// The first language is not the image's own.
+    #[error("image.toml of {image}: the first language is {found:?}: it must be the image's own")]
+    FirstLanguage {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// A name that could not be told apart from others or shown plainly.
+    #[error(
+        "image.toml of {image}: a language is called {found:?}: names have 1 to 32 characters of a-z, 0-9, \
+         `+`, `#`, `.`, `_`, `-` and begin with a letter"
+    )]
+    LanguageName {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// Two languages answer to one name.
+    #[error("image.toml of {image}: the name {found:?} is there twice")]
+    Twice {
+        /// The image's folder.
+        image: String,
+        /// The name.
+        found: String,
+    },
+    /// Not the name of a hidden file.
+    #[error(
+        "image.toml of {image}: program is {found:?}: it must be a hidden file name such as .main.py"
+    )]
+    Program {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// A command that would not run the program.
+    #[error(
+        "image.toml of {image}: command is {found:?}: it must be a list of non-empty strings with {{program}} \
+         in it exactly once"
+    )]
+    Command {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: Vec<String>,
+    },
+}
+
+/// An `image.toml` that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    pub(super) image: Image,
+    pub(super) summary: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawManifest {
+    name: String,
+    tag: String,
+    summary: String,
+    #[serde(default = "default_shm_mib")]
+    shm_mib: u32,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    language: Vec<RawLanguage>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLanguage {
+    name: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    program: String,
+    command: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+fn default_shm_mib() -> u32 {
+    DEFAULT_SHM_MIB
+}
+
+/// Reads the `image.toml` of the folder `image`.
+pub(super) fn parse(image: &str, text: &str) -> Result<Manifest, ManifestError> {
+    let owned = || image.to_owned();
+    let raw: RawManifest = toml::from_str(text).map_err(|error| ManifestError::Syntax {
+        image: owned(),
+        error: Box::new(error),
+    })?;
+    if raw.name != image {
+        return Err(ManifestError::Name {
+            image: owned(),
+            found: raw.name,
+        });
+    }
+    if raw.tag != format!("belljar/{image}:latest") || !is_reference(&raw.tag) {
+        return Err(ManifestError::Tag {
+            image: owned(),
+            found: raw.tag,
+        });
+    }
+    if !(1..=MAX_SUMMARY_BYTES).contains(&raw.summary.len())
+        || raw.summary.chars().any(char::is_control)
+    {
+        return Err(ManifestError::Summary { image: owned() });
+    }
+    if !(1..=MAX_SHM_MIB).contains(&raw.shm_mib) {
+        return Err(ManifestError::Shm {
+            image: owned(),
+            found: raw.shm_mib,
+        });
+    }
+    check_env(image, &raw.env)?;
+    Ok(Manifest {
+        summary: raw.summary,
+        image: Image {
+            languages: languages(image, raw.language)?,
+            name: raw.name,
+            tag: raw.tag,
+            shm_mib: raw.shm_mib,
+            env: raw.env,
+        },
+    })
+}
+
+fn languages(image: &str, raw: Vec<RawLanguage>) -> Result<Vec<Language>, ManifestError> {
+    let owned = || image.to_owned();
+    if !(1..=MAX_NAMES).contains(&raw.len()) || raw.iter().any(|l| l.aliases.len() > MAX_NAMES) {
+        return Err(ManifestError::Count { image: owned() });
+    }
+    if raw[0].name != image {
+        return Err(ManifestError::FirstLanguage {
+            image: owned(),
+            found: raw[0].name.clone(),
+        });
+    }
+    let mut seen = Vec::new();
+    for name in raw
+        .iter()
+        .flat_map(|language| std::iter::once(&language.name).chain(&language.aliases))
+    {
+        if !is_name(name) {
+            return Err(ManifestError::LanguageName {
+                image: owned(),
+                found: name.clone(),
+            });
+        }
+        if seen.contains(&name) {
+            return Err(ManifestError::Twice {
+                image: owned(),
+                found: name.clone(),
+            });
+        }
+        seen.push(name);
+    }
+    raw.into_iter()
+        .map(|language| checked(image, language))
+        .collect()
+}
+
+fn checked(image: &str, raw: RawLanguage) -> Result<Language, ManifestError> {
+    if !is_program(&raw.program) {
+        return Err(ManifestError::Program {
+            image: image.to_owned(),
+            found: raw.program,
+        });
+    }
+    if !is_command(&raw.command) {
+        return Err(ManifestError::Command {
+            image: image.to_owned(),
+            found: raw.command,
+        });
+    }
+    check_env(image, &raw.env)?;
+    Ok(Language {
+        name: raw.name,
+        aliases: raw.aliases,
+        program: raw.program,
+        command: raw.command,
+        env: raw.env,
+    })
+}
+
+fn check_env(image: &str, env: &BTreeMap<String, String>) -> Result<(), ManifestError> {
+    match env.iter().find(|(name, value)| {
+        !is_variable(name) || is_loader_variable(name) || value.contains('\0')
+    }) {
+        None => Ok(()),
+        Some((name, _)) => Err(ManifestError::Variable {
+            image: image.to_owned(),
+            name: name.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOOD: &str = r#"
+name = "ruby"
+tag = "belljar/ruby:latest"
+summary = "Ruby"
+[env]
+A = "1"
+[[language]]
+name = "ruby"
+aliases = ["rb"]
+program = ".main.rb"
+command = ["ruby", "{program}"]
+[[language]]
+name = "bash"
+program = ".main.sh"
+command = ["bash", "{program}"]
+env = { B = "2" }
+"#;
+
+    #[test]
+    fn a_good_one_is_read_whole() {
+        let manifest = parse("ruby", GOOD).unwrap();
+        assert_eq!(manifest.image.shm_mib, DEFAULT_SHM_MIB);
+        assert_eq!(manifest.image.env["A"], "1");
+        assert_eq!(manifest.image.languages.len(), 2);
+        assert_eq!(manifest.image.language("RB").unwrap().name, "ruby");
+        assert_eq!(manifest.image.language("bash").unwrap().env["B"], "2");
+        assert!(manifest.image.language("python").is_none());
+    }
+
+    /// One bad file a rule: what is replaced in the good one, and the rule's name.
+    #[test]
+    fn each_rule_has_a_file_that_breaks_it() {
+        for (from, to, rule) in [
+            ("summary = \"Ruby\"", "", "Syntax"),
+            ("summary", "privileged = true\nsummary", "Syntax"),
+            ("program = \".main.rb\"", "program = 1", "Syntax"),
+            ("aliases", "user = \"root\"\naliases", "Syntax"),
+            ("name = \"ruby\"\ntag", "name = \"perl\"\ntag", "Name"),
+            ("belljar/ruby:latest", "evil/ruby:latest", "Tag"),
+            ("belljar/ruby:latest", "belljar/ruby:old", "Tag"),
+            ("summary = \"Ruby\"", "summary = \"\"", "Summary"),
+            ("summary = \"Ruby\"", "summary = \"a\\nb\"", "Summary"),
+            ("summary", "shm_mib = 0\nsummary", "Shm"),
+            ("summary", "shm_mib = 1025\nsummary", "Shm"),
+            ("A = \"1\"", "\"A=\" = \"1\"", "Variable"),
+            ("A = \"1\"", "LD_PRELOAD = \"/x.so\"", "Variable"),
+            ("A = \"1\"", "A = \"a\\u0000b\"", "Variable"),
+            ("{ B = \"2\" }", "{ LD_AUDIT = \"/x.so\" }", "Variable"),
+            (
+                "name = \"ruby\"\naliases",
+                "name = \"perl\"\naliases",
+                "FirstLanguage",
+            ),
+            ("\"rb\"", "\"R B\"", "LanguageName"),
+            ("\"rb\"", "\"ruby\"", "Twice"),
+            ("\"rb\"", "\"bash\"", "Twice"),
+            (".main.rb", "main.rb", "Program"),
+            (".main.rb", ".../x", "Program"),
+            (".main.rb", "..", "Program"),
+            ("[\"ruby\", \"{program}\"]", "[\"ruby\"]", "Command"),
+            ("[\"ruby\", \"{program}\"]", "[]", "Command"),
+            (
+                "[\"ruby\", \"{program}\"]",
+                "[\"{program}\", \"{program}\"]",
+                "Command",
+            ),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = parse("ruby", &text).unwrap_err();
+            assert!(format!("{error:?}").starts_with(rule), "{to}: {error:?}");
+            assert!(error.to_string().contains("ruby"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_language_is_refused() {
+        let text =
+            "name = \"ruby\"\ntag = \"belljar/ruby:latest\"\nsummary = \"R\"\nlanguage = []\n";
+        assert!(matches!(
+            parse("ruby", text),
+            Err(ManifestError::Count { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in any::<String>()) {
+            let _ = parse("ruby", &text);
+        }
+
+        #[test]
+        fn what_is_read_keeps_the_rules(program in r"[.a-z/]{0,8}", word in r"[a-z{}]{0,6}(\{program\})?", name in r"[A-Z_=0-9]{0,6}") {
+            let text = GOOD
+                .replacen(".main.rb", &program, 1)
+                .replacen("\"ruby\", \"{program}\"", &format!("\"ruby\", \"{word}\""), 1)
+                .replacen("A = ", &format!("{name:?} = "), 1);
+            if let Ok(manifest) = parse("ruby", &text) {
+                let own = &manifest.image.languages[0];
+                prop_assert!(is_program(&own.program));
+                prop_assert_eq!(own.command.concat().matches("{program}").count(), 1);
+                prop_assert!(manifest.image.env.keys().all(|name| is_variable(name) && !is_loader_variable(name)));
+            }
+        }
+    }
+}
