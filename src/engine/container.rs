@@ -51,7 +51,9 @@ pub(super) struct Container {
 
 impl std::fmt::Debug for Container {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Container").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Container")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -473,11 +473,8 @@ pub trait Daemon: Send + Sync + 'static {
     async fn start(&self, container: &str) -> Result<(), DaemonError>;
 
     /// Waits until the container no longer runs, at most `limit`; says how it is then.
-    async fn wait(
-        &self,
-        container: &str,
-        limit: std::time::Duration,
-    ) -> Result<State, DaemonError>;
+    async fn wait(&self, container: &str, limit: std::time::Duration)
+    -> Result<State, DaemonError>;
 
     /// Sends SIGKILL; a container that is gone or does not run is no error.
     async fn kill(&self, container: &str) -> Result<(), DaemonError>;

@@ -144,10 +144,7 @@ impl Files for RealFiles {
 }
 
 /// Finds the daemon's address.
-pub fn discover(
-    environment: &Environment,
-    files: &dyn Files,
-) -> Result<Endpoint, EndpointError> {
+pub fn discover(environment: &Environment, files: &dyn Files) -> Result<Endpoint, EndpointError> {
     if let Some(host) = &environment.configured {
         return parse(host, "docker.host in belljar's configuration".to_owned());
     }
@@ -305,7 +302,10 @@ fn usual_sockets(environment: &Environment) -> Vec<(PathBuf, &'static str)> {
     if let Some(runtime) = &environment.runtime_dir {
         sockets.push((runtime.join("podman/podman.sock"), "rootless Podman"));
     }
-    sockets.push((PathBuf::from("/run/podman/podman.sock"), "the system's Podman"));
+    sockets.push((
+        PathBuf::from("/run/podman/podman.sock"),
+        "the system's Podman",
+    ));
     sockets
 }
 
@@ -363,9 +363,10 @@ mod tests {
 
     #[test]
     fn docker_host_comes_next() {
-        let files = FakeFiles::default()
-            .with("/var/run/docker.sock", "")
-            .with("/home/u/.docker/config.json", r#"{"currentContext":"colima"}"#);
+        let files = FakeFiles::default().with("/var/run/docker.sock", "").with(
+            "/home/u/.docker/config.json",
+            r#"{"currentContext":"colima"}"#,
+        );
         for (host, target) in [
             ("unix:///x/d.sock", unix("/x/d.sock")),
             ("tcp://10.0.0.1:2375", Target::Tcp("10.0.0.1:2375".into())),
@@ -416,7 +417,11 @@ mod tests {
             ..home()
         };
         let found = discover(&environment, &files).unwrap();
-        assert_eq!(found.target, unix("/var/run/docker.sock"), "the variable wins");
+        assert_eq!(
+            found.target,
+            unix("/var/run/docker.sock"),
+            "the variable wins"
+        );
     }
 
     #[test]

@@ -10,7 +10,10 @@ pub enum EngineError {
     #[error(transparent)]
     Daemon(#[from] DaemonError),
     /// No image of that reference on the daemon; it is never pulled.
-    #[error("the image {reference} is not on the Docker daemon; {}", mend_image(reference))]
+    #[error(
+        "the image {reference} is not on the Docker daemon; {}",
+        mend_image(reference)
+    )]
     ImageMissing {
         /// The reference, from the configuration.
         reference: String,
@@ -53,7 +56,9 @@ pub enum EngineError {
         available: String,
     },
     /// The daemon does not run Linux containers on a processor that the guest is built for.
-    #[error("the Docker daemon runs {os}/{architecture} containers; belljar needs linux on x86_64 or aarch64")]
+    #[error(
+        "the Docker daemon runs {os}/{architecture} containers; belljar needs linux on x86_64 or aarch64"
+    )]
     Platform {
         /// As the daemon says it.
         os: String,
@@ -73,7 +78,9 @@ pub enum EngineError {
         why: String,
     },
     /// Every uid of the sandboxes' range is in use on this daemon.
-    #[error("all {count} sandbox uids are in use on this Docker daemon; close sessions, or run `belljar reap`")]
+    #[error(
+        "all {count} sandbox uids are in use on this Docker daemon; close sessions, or run `belljar reap`"
+    )]
     UidsExhausted {
         /// How many there are.
         count: usize,

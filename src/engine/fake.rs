@@ -216,7 +216,11 @@ impl FakeDaemon {
     /// How often a call was made.
     #[must_use]
     pub fn count(&self, verb: Verb) -> usize {
-        self.lock().calls.iter().filter(|call| call.0 == verb).count()
+        self.lock()
+            .calls
+            .iter()
+            .filter(|call| call.0 == verb)
+            .count()
     }
 
     /// The containers there are.
@@ -366,13 +370,16 @@ impl Daemon for FakeDaemon {
                 });
             }
             for mount in &spec.host.mounts {
-                let (_, filled) = state.volumes.entry(mount.volume.clone()).or_insert_with(|| {
-                    let made = Volume {
-                        name: mount.volume.clone(),
-                        ..Volume::default()
-                    };
-                    (made, Filled::No)
-                });
+                let (_, filled) = state
+                    .volumes
+                    .entry(mount.volume.clone())
+                    .or_insert_with(|| {
+                        let made = Volume {
+                            name: mount.volume.clone(),
+                            ..Volume::default()
+                        };
+                        (made, Filled::No)
+                    });
                 if mount.seeding == Seeding::FromImage {
                     *filled = Filled::Yes;
                 }
@@ -537,7 +544,11 @@ impl Daemon for FakeDaemon {
 
     async fn volume(&self, name: &str) -> Result<Option<Volume>, DaemonError> {
         after(self.enter(Verb::Volume, name).await?)?;
-        Ok(self.lock().volumes.get(name).map(|(volume, _)| volume.clone()))
+        Ok(self
+            .lock()
+            .volumes
+            .get(name)
+            .map(|(volume, _)| volume.clone()))
     }
 
     async fn create_volume(&self, volume: &Volume) -> Result<Volume, DaemonError> {
@@ -556,10 +567,14 @@ impl Daemon for FakeDaemon {
         let cue = self.enter(Verb::RemoveVolume, name).await?;
         {
             let mut state = self.lock();
-            let used = state
-                .containers
-                .values()
-                .any(|found| found.spec.host.mounts.iter().any(|mount| mount.volume == name));
+            let used = state.containers.values().any(|found| {
+                found
+                    .spec
+                    .host
+                    .mounts
+                    .iter()
+                    .any(|mount| mount.volume == name)
+            });
             if used {
                 return Err(DaemonError::Conflict {
                     call: "remove volume",
@@ -571,4 +586,3 @@ impl Daemon for FakeDaemon {
         after(cue)
     }
 }
-

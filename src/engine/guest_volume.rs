@@ -16,9 +16,10 @@
 //! never is.
 
 use super::{
-    Inner,
-    container,
-    daemon::{Access, ContainerSpec, DaemonError, Image, Phase, Seeding, Stdio, Volume, VolumeMount},
+    Inner, container,
+    daemon::{
+        Access, ContainerSpec, DaemonError, Image, Phase, Seeding, Stdio, Volume, VolumeMount,
+    },
     deadline,
     error::EngineError,
     host::{Host, RuntimeKind},
@@ -63,7 +64,13 @@ pub(super) fn pointer_name(host: &Host) -> String {
         .runtime
         .name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '_'
+            }
+        })
         .collect();
     format!(
         "belljar-guest-{}-{runtime}",
@@ -144,7 +151,9 @@ impl Inner {
         let root = root(host).map_err(|error| EngineError::GuestVolume {
             why: error.to_string(),
         })?;
-        self.daemon.import_image(SEED_REPOSITORY, &tag, root).await?;
+        self.daemon
+            .import_image(SEED_REPOSITORY, &tag, root)
+            .await?;
         let result = self.seed_from(host, volume, &reference).await;
         if let Err(error) = self.daemon.remove_image(&reference).await {
             tracing::debug!(reference, %error, "the seed's image stays");
@@ -172,10 +181,8 @@ impl Inner {
                 labels: labels([(LABEL_ROLE, ROLE_VOLUME)]),
             })
             .await?;
-        let name = spec::container_name(
-            self.instance.id(),
-            self.seq.fetch_add(1, Ordering::Relaxed),
-        );
+        let name =
+            spec::container_name(self.instance.id(), self.seq.fetch_add(1, Ordering::Relaxed));
         let asked = self.seed_spec(host, &image, volume);
         let swap = Swap::of(&self.daemon.place(), &host.info);
         // The create copies the image's directory into the volume.
@@ -204,9 +211,7 @@ impl Inner {
         let state = self.daemon.wait(id, deadline::SEED).await?;
         match state.phase {
             Phase::Ended => Ok(()),
-            Phase::Created | Phase::Running => {
-                Err(failed("the guest did not end".to_owned()))
-            }
+            Phase::Created | Phase::Running => Err(failed("the guest did not end".to_owned())),
         }
     }
 
@@ -271,6 +276,11 @@ fn root(host: &Host) -> std::io::Result<Bytes> {
         tar.append_data(&mut header, path, content)
     };
     append(".belljar/", tar::EntryType::Directory, directory, &[])?;
-    append(FILE_NAME, tar::EntryType::Regular, file, host.architecture.guest())?;
+    append(
+        FILE_NAME,
+        tar::EntryType::Regular,
+        file,
+        host.architecture.guest(),
+    )?;
     Ok(tar.into_inner()?.into())
 }

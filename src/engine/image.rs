@@ -16,10 +16,7 @@ const MAX_ENV: usize = 256;
 const MAX_PATH_BYTES: usize = 4096;
 
 /// Looks `reference` up once; the sandbox is made of the id found.
-pub(super) async fn look_up(
-    daemon: &dyn Daemon,
-    reference: &str,
-) -> Result<Image, EngineError> {
+pub(super) async fn look_up(daemon: &dyn Daemon, reference: &str) -> Result<Image, EngineError> {
     let image = daemon
         .image(reference)
         .await?

@@ -149,11 +149,7 @@ pub struct DeadInstance {
 impl DeadInstance {
     /// `None` where the lock is held, or the file is gone meanwhile.
     fn claim(id: InstanceId, path: PathBuf) -> Option<Self> {
-        let lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .ok()?;
+        let lock = OpenOptions::new().read(true).write(true).open(&path).ok()?;
         match lock.try_lock() {
             Ok(()) => {
                 let mut daemon_id = String::new();

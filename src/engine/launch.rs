@@ -23,10 +23,7 @@ use super::{
     uid::{UID_COUNT, Uid},
     verify,
 };
-use crate::{
-    policy::Launch,
-    types::SandboxId,
-};
+use crate::{policy::Launch, types::SandboxId};
 
 /// Attempts at a uid that no other server on the daemon has taken meanwhile.
 const UID_ATTEMPTS: usize = 8;
@@ -50,12 +47,9 @@ impl Inner {
         let mut avoid = HashSet::new();
         for _ in 0..UID_ATTEMPTS {
             self.open()?;
-            let uid = self
-                .uids
-                .lease(&avoid)
-                .ok_or(EngineError::UidsExhausted {
-                    count: UID_COUNT as usize,
-                })?;
+            let uid = self.uids.lease(&avoid).ok_or(EngineError::UidsExhausted {
+                count: UID_COUNT as usize,
+            })?;
             match self.attempt(&launch, &host, &image, &volume, uid).await {
                 Ok(Attempt::Ready(sandbox)) => return Ok(sandbox),
                 Ok(Attempt::UidTaken) => avoid = taken_uids(self.daemon.as_ref()).await?,
@@ -102,9 +96,7 @@ impl Inner {
         });
         let swap = Swap::of(&self.daemon.place(), &host.info);
         let container = Arc::new(self.create(&name, &asked, Some(uid), swap).await?);
-        let outcome = self
-            .bring_up(&container, &name, &asked, number, swap)
-            .await;
+        let outcome = self.bring_up(&container, &name, &asked, number, swap).await;
         match outcome {
             Ok(Some(tether)) => {
                 let about = About {
@@ -177,8 +169,10 @@ impl Inner {
         swap: Swap,
     ) -> Result<Option<Tether>, EngineError> {
         let daemon = self.daemon.as_ref();
-        let (found, alone) =
-            tokio::try_join!(inspect(daemon, container.id()), alone(daemon, container, uid))?;
+        let (found, alone) = tokio::try_join!(
+            inspect(daemon, container.id()),
+            alone(daemon, container, uid)
+        )?;
         verify::container(name, asked, &found, swap)?;
         if alone == Alone::No {
             return Ok(None);
@@ -205,16 +199,10 @@ impl Inner {
     }
 }
 
-async fn inspect(
-    daemon: &dyn Daemon,
-    id: &str,
-) -> Result<super::daemon::Inspected, EngineError> {
-    daemon
-        .inspect(id)
-        .await?
-        .ok_or_else(|| EngineError::Start {
-            why: "the container was gone right after it was made".to_owned(),
-        })
+async fn inspect(daemon: &dyn Daemon, id: &str) -> Result<super::daemon::Inspected, EngineError> {
+    daemon.inspect(id).await?.ok_or_else(|| EngineError::Start {
+        why: "the container was gone right after it was made".to_owned(),
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,11 +213,7 @@ enum Alone {
 
 /// Whether no other sandbox on the daemon has this uid. Both of two servers that meet give way, so
 /// that neither has to believe the other's labels.
-async fn alone(
-    daemon: &dyn Daemon,
-    container: &Container,
-    uid: u32,
-) -> Result<Alone, EngineError> {
+async fn alone(daemon: &dyn Daemon, container: &Container, uid: u32) -> Result<Alone, EngineError> {
     let same = daemon
         .list(&[
             format!("{LABEL_ROLE}={ROLE_SANDBOX}"),
@@ -268,9 +252,9 @@ fn start_error(error: DaemonError, id: &str) -> EngineError {
 fn guest_is_bad(error: &EngineError) -> bool {
     match error {
         EngineError::Start { why } => why.contains(guest_volume::FILE_NAME),
-        EngineError::Tether(
-            TetherError::Violation(Violation::Protocol) | TetherError::Lost,
-        ) => true,
+        EngineError::Tether(TetherError::Violation(Violation::Protocol) | TetherError::Lost) => {
+            true
+        }
         EngineError::Tether(
             TetherError::HelloTimeout
             | TetherError::Violation(_)

@@ -29,9 +29,9 @@ pub mod scripted_guest;
 pub mod seccomp;
 mod spec;
 mod swap;
-pub mod tether;
 #[cfg(test)]
 mod tests;
+pub mod tether;
 mod uid;
 mod verify;
 

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    Inner,
-    container,
+    Inner, container,
     daemon::{Daemon, DaemonError, Listed},
     error::EngineError,
     spec::{self, LABEL_INSTANCE},

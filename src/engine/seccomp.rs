@@ -33,7 +33,12 @@ mod tests {
             args.iter()
                 .map(|arg| {
                     let op = arg["op"].as_str().unwrap();
-                    (number(arg, "index"), number(arg, "value"), number(arg, "valueTwo"), op)
+                    (
+                        number(arg, "index"),
+                        number(arg, "value"),
+                        number(arg, "valueTwo"),
+                        op,
+                    )
                 })
                 .collect()
         })
@@ -63,15 +68,59 @@ mod tests {
     #[test]
     fn hardening_seccomp_what_nothing_needs_is_not_listed() {
         for name in [
-            "io_uring_setup", "io_uring_enter", "io_uring_register", "keyctl", "add_key",
-            "request_key", "userfaultfd", "bpf", "perf_event_open", "ptrace", "process_vm_readv",
-            "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "mount", "umount",
-            "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "move_mount",
-            "open_tree", "mount_setattr", "name_to_handle_at", "open_by_handle_at", "memfd_secret",
-            "init_module", "finit_module", "delete_module", "kexec_load", "reboot", "swapon",
-            "acct", "quotactl", "syslog", "iopl", "ioperm", "modify_ldt", "personality",
-            "settimeofday", "clock_settime", "sethostname", "fanotify_init", "lookup_dcookie",
-            "move_pages", "set_mempolicy", "vhangup", "nfsservctl", "socketcall",
+            "io_uring_setup",
+            "io_uring_enter",
+            "io_uring_register",
+            "keyctl",
+            "add_key",
+            "request_key",
+            "userfaultfd",
+            "bpf",
+            "perf_event_open",
+            "ptrace",
+            "process_vm_readv",
+            "process_vm_writev",
+            "process_madvise",
+            "pidfd_getfd",
+            "kcmp",
+            "mount",
+            "umount",
+            "umount2",
+            "pivot_root",
+            "chroot",
+            "unshare",
+            "setns",
+            "fsopen",
+            "fsmount",
+            "move_mount",
+            "open_tree",
+            "mount_setattr",
+            "name_to_handle_at",
+            "open_by_handle_at",
+            "memfd_secret",
+            "init_module",
+            "finit_module",
+            "delete_module",
+            "kexec_load",
+            "reboot",
+            "swapon",
+            "acct",
+            "quotactl",
+            "syslog",
+            "iopl",
+            "ioperm",
+            "modify_ldt",
+            "personality",
+            "settimeofday",
+            "clock_settime",
+            "sethostname",
+            "fanotify_init",
+            "lookup_dcookie",
+            "move_pages",
+            "set_mempolicy",
+            "vhangup",
+            "nfsservctl",
+            "socketcall",
         ] {
             assert_eq!(rules_for(name).len(), 0, "{name}");
         }

@@ -51,7 +51,10 @@ mod tests {
 
     #[test]
     fn swap_is_none_only_when_the_kernel_says_zero() {
-        assert_eq!(Swap::parse("MemTotal: 5 kB\nSwapTotal:      0 kB\n"), Swap::None);
+        assert_eq!(
+            Swap::parse("MemTotal: 5 kB\nSwapTotal:      0 kB\n"),
+            Swap::None
+        );
         assert_eq!(Swap::parse("SwapTotal: 4 kB\n"), Swap::Some);
         for odd in ["", "SwapTotal:", "SwapTotal: x kB"] {
             assert_eq!(Swap::parse(odd), Swap::Unknown, "{odd:?}");

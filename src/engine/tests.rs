@@ -102,7 +102,9 @@ fn container_of(world: &World, sandbox: &Sandbox) -> daemon::Listed {
         .daemon
         .containers()
         .into_iter()
-        .find(|listed| listed.labels.get("belljar.session").map(String::as_str) == Some(sandbox.id().as_str()))
+        .find(|listed| {
+            listed.labels.get("belljar.session").map(String::as_str) == Some(sandbox.id().as_str())
+        })
         .unwrap()
 }
 
@@ -177,7 +179,11 @@ async fn hardening_a_warning_at_create_fails_the_launch() {
         .on(Verb::Create, Cue::Warn("no pids limit here".into()));
     let error = world.fails().await;
     assert!(error.to_string().contains("no pids limit here"), "{error}");
-    assert_eq!(world.daemon.count(Verb::Start), 2, "only the first launch's");
+    assert_eq!(
+        world.daemon.count(Verb::Start),
+        2,
+        "only the first launch's"
+    );
 }
 
 #[tokio::test]
@@ -191,7 +197,13 @@ async fn hardening_a_container_that_differs_is_never_started() {
     );
     let error = world.fails().await;
     assert!(
-        matches!(error, EngineError::Mismatch { field: "Memory", .. }),
+        matches!(
+            error,
+            EngineError::Mismatch {
+                field: "Memory",
+                ..
+            }
+        ),
         "{error}"
     );
     assert_eq!(world.daemon.count(Verb::Start), started);
@@ -258,9 +270,10 @@ async fn a_launch_whose_caller_went_away_leaves_nothing() {
     let world = World::new();
     world.launch().await.unwrap().destroy().await.unwrap();
     for verb in [Verb::Create, Verb::Inspect, Verb::Attach, Verb::Start] {
-        world.daemon.on(verb, Cue::Delay(Duration::from_millis(100)));
-        let launched =
-            tokio::time::timeout(Duration::from_millis(30), world.launch()).await;
+        world
+            .daemon
+            .on(verb, Cue::Delay(Duration::from_millis(100)));
+        let launched = tokio::time::timeout(Duration::from_millis(30), world.launch()).await;
         assert!(launched.is_err(), "{verb:?}: the caller went away");
         while world.daemon.count(Verb::Remove) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -323,8 +336,17 @@ async fn reap_removes_the_dead_s_containers_and_nobody_else_s() {
     let _kept_by_other = other.launch(&permit(IMAGE)).await.unwrap();
     let _kept = world.launch().await.unwrap();
     forge(&world.daemon, "postgres", &dead_id).await;
-    forge(&world.daemon, &format!("belljar-{}-9", InstanceId::random()), &dead_id).await;
-    assert_eq!(world.engine.reap().await.unwrap(), Reaped::default(), "it lives");
+    forge(
+        &world.daemon,
+        &format!("belljar-{}-9", InstanceId::random()),
+        &dead_id,
+    )
+    .await;
+    assert_eq!(
+        world.engine.reap().await.unwrap(),
+        Reaped::default(),
+        "it lives"
+    );
 
     // As a process that ends: its lock is free, its containers are there.
     drop(dead);
@@ -416,7 +438,10 @@ async fn hardening_user_a_uid_that_another_server_uses_is_given_up() {
     let sandbox = world.launch().await.unwrap();
     assert_eq!(sandbox.uid(), free);
     let error = world.launch().await.map(|_| ()).unwrap_err();
-    assert!(matches!(error, EngineError::UidsExhausted { .. }), "{error}");
+    assert!(
+        matches!(error, EngineError::UidsExhausted { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -437,8 +462,15 @@ async fn concurrent_first_launches_fill_one_volume_a_server_and_keep_one() {
         .collect();
     assert_eq!(sandboxes.len(), 4);
     assert!(world.daemon.count(Verb::ImportImage) <= 2);
-    assert_eq!(world.daemon.volumes().len(), 2, "the pointer and what it points to");
-    assert_eq!(world.daemon.count(Verb::RemoveImage), world.daemon.count(Verb::ImportImage));
+    assert_eq!(
+        world.daemon.volumes().len(),
+        2,
+        "the pointer and what it points to"
+    );
+    assert_eq!(
+        world.daemon.count(Verb::RemoveImage),
+        world.daemon.count(Verb::ImportImage)
+    );
 }
 
 #[tokio::test]
@@ -519,17 +551,26 @@ async fn a_killed_sandbox_has_ended() {
 #[tokio::test]
 async fn a_missing_runtime_makes_no_container() {
     let world = World::new();
-    world.daemon.change_info(|info| info.default_runtime = "kata".into());
+    world
+        .daemon
+        .change_info(|info| info.default_runtime = "kata".into());
     let error = world.fails().await;
-    assert!(matches!(error, EngineError::RuntimeMissing { .. }), "{error}");
-    world.daemon.change_info(|info| info.default_runtime = "runc".into());
+    assert!(
+        matches!(error, EngineError::RuntimeMissing { .. }),
+        "{error}"
+    );
+    world
+        .daemon
+        .change_info(|info| info.default_runtime = "runc".into());
     world.launch().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_platform_without_a_guest_is_named() {
     let world = World::new();
-    world.daemon.change_info(|info| info.os_type = "windows".into());
+    world
+        .daemon
+        .change_info(|info| info.os_type = "windows".into());
     let error = world.fails().await;
     assert!(error.to_string().contains("windows/x86_64"), "{error}");
 }

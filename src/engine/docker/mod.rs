@@ -15,9 +15,10 @@ use bollard::{
     container::LogOutput,
     errors::Error,
     query_parameters::{
-        AttachContainerOptions, CreateContainerOptions, CreateImageOptions, InspectContainerOptions,
-        KillContainerOptions, ListContainersOptions, RemoveContainerOptions, RemoveImageOptions,
-        RemoveVolumeOptions, StartContainerOptions, WaitContainerOptions,
+        AttachContainerOptions, CreateContainerOptions, CreateImageOptions,
+        InspectContainerOptions, KillContainerOptions, ListContainersOptions,
+        RemoveContainerOptions, RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions,
+        WaitContainerOptions,
     },
 };
 use bytes::Bytes;

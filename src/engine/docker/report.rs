@@ -109,7 +109,11 @@ pub(super) fn container(container: ContainerInspectResponse) -> Inspected {
         .collect();
     Inspected {
         id: container.id.unwrap_or_default(),
-        name: container.name.as_deref().map(plain_name).unwrap_or_default(),
+        name: container
+            .name
+            .as_deref()
+            .map(plain_name)
+            .unwrap_or_default(),
         spec: ContainerSpec {
             image: container.image.unwrap_or_default(),
             stdio: stdio(&config),
@@ -149,11 +153,7 @@ fn sorted(map: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
 
 fn stdio(config: &ContainerConfig) -> Stdio {
     let on = |flag: Option<bool>| flag.unwrap_or_default();
-    match (
-        on(config.open_stdin),
-        on(config.stdin_once),
-        on(config.tty),
-    ) {
+    match (on(config.open_stdin), on(config.stdin_once), on(config.tty)) {
         (true, true, false) => Stdio::Once,
         (false, false, false) => Stdio::Closed,
         _ => Stdio::Other,
@@ -190,7 +190,11 @@ fn host_spec(host: HostConfig, mounts: Vec<VolumeMount>) -> HostSpec {
                 // The hard limit is the one that counts; a soft one that differs shows as another name.
                 let name = limit.name.unwrap_or_default();
                 let same = limit.soft == limit.hard;
-                let name = if same { name } else { format!("{name} (soft differs)") };
+                let name = if same {
+                    name
+                } else {
+                    format!("{name} (soft differs)")
+                };
                 (name, limit.hard.unwrap_or(-1))
             })
             .collect(),
@@ -319,26 +323,86 @@ mod tests {
         let list = || Some(vec!["x".to_owned()]);
         let map = || Some(HashMap::from([("a".to_owned(), "b".to_owned())]));
         let cases = [
-            HostConfig { privileged: yes, ..Default::default() },
-            HostConfig { publish_all_ports: yes, ..Default::default() },
-            HostConfig { oom_kill_disable: yes, ..Default::default() },
-            HostConfig { init: yes, ..Default::default() },
-            HostConfig { binds: list(), ..Default::default() },
-            HostConfig { devices: Some(vec![Default::default()]), ..Default::default() },
-            HostConfig { device_requests: Some(vec![Default::default()]), ..Default::default() },
-            HostConfig { device_cgroup_rules: list(), ..Default::default() },
-            HostConfig { group_add: list(), ..Default::default() },
-            HostConfig { extra_hosts: list(), ..Default::default() },
-            HostConfig { volumes_from: list(), ..Default::default() },
-            HostConfig { port_bindings: Some([("1/tcp".to_owned(), None)].into()), ..Default::default() },
-            HostConfig { sysctls: map(), ..Default::default() },
-            HostConfig { annotations: map(), ..Default::default() },
-            HostConfig { cgroup_parent: Some("x".into()), ..Default::default() },
-            HostConfig { pid_mode: Some("host".into()), ..Default::default() },
-            HostConfig { uts_mode: Some("host".into()), ..Default::default() },
-            HostConfig { userns_mode: Some("host".into()), ..Default::default() },
-            HostConfig { masked_paths: Some(vec![]), ..Default::default() },
-            HostConfig { readonly_paths: Some(vec![]), ..Default::default() },
+            HostConfig {
+                privileged: yes,
+                ..Default::default()
+            },
+            HostConfig {
+                publish_all_ports: yes,
+                ..Default::default()
+            },
+            HostConfig {
+                oom_kill_disable: yes,
+                ..Default::default()
+            },
+            HostConfig {
+                init: yes,
+                ..Default::default()
+            },
+            HostConfig {
+                binds: list(),
+                ..Default::default()
+            },
+            HostConfig {
+                devices: Some(vec![Default::default()]),
+                ..Default::default()
+            },
+            HostConfig {
+                device_requests: Some(vec![Default::default()]),
+                ..Default::default()
+            },
+            HostConfig {
+                device_cgroup_rules: list(),
+                ..Default::default()
+            },
+            HostConfig {
+                group_add: list(),
+                ..Default::default()
+            },
+            HostConfig {
+                extra_hosts: list(),
+                ..Default::default()
+            },
+            HostConfig {
+                volumes_from: list(),
+                ..Default::default()
+            },
+            HostConfig {
+                port_bindings: Some([("1/tcp".to_owned(), None)].into()),
+                ..Default::default()
+            },
+            HostConfig {
+                sysctls: map(),
+                ..Default::default()
+            },
+            HostConfig {
+                annotations: map(),
+                ..Default::default()
+            },
+            HostConfig {
+                cgroup_parent: Some("x".into()),
+                ..Default::default()
+            },
+            HostConfig {
+                pid_mode: Some("host".into()),
+                ..Default::default()
+            },
+            HostConfig {
+                uts_mode: Some("host".into()),
+                ..Default::default()
+            },
+            HostConfig {
+                userns_mode: Some("host".into()),
+                ..Default::default()
+            },
+            HostConfig {
+                masked_paths: Some(vec![]),
+                ..Default::default()
+            },
+            HostConfig {
+                readonly_paths: Some(vec![]),
+                ..Default::default()
+            },
         ];
         for host in cases {
             assert_eq!(unasked_of(host.clone()).len(), 1, "{host:?}");

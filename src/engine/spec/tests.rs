@@ -1,10 +1,6 @@
 use super::*;
 use crate::{
-    engine::{
-        daemon::Info,
-        guest_binary::Architecture,
-        host::Runtime,
-    },
+    engine::{daemon::Info, guest_binary::Architecture, host::Runtime},
     types::{Cpus, Network},
 };
 
@@ -201,7 +197,11 @@ fn hardening_env_holds_nothing_of_the_image_or_the_server() {
 fn hardening_working_dir_is_absolute_and_no_special_file_system() {
     let dir = spec().working_dir;
     assert!(dir.starts_with('/'));
-    assert!(!["/proc", "/sys", "/dev"].iter().any(|bad| dir.starts_with(bad)));
+    assert!(
+        !["/proc", "/sys", "/dev"]
+            .iter()
+            .any(|bad| dir.starts_with(bad))
+    );
 }
 
 #[test]

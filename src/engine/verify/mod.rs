@@ -135,10 +135,7 @@ fn host_config(asked: &HostSpec, found: &HostSpec, swap: Swap) -> Result<(), Eng
 }
 
 /// What is mounted in fact is what was asked for and nothing else: an image's VOLUME would show here.
-fn mounts(
-    asked: &[super::daemon::VolumeMount],
-    found: &[Mounted],
-) -> Result<(), EngineError> {
+fn mounts(asked: &[super::daemon::VolumeMount], found: &[Mounted]) -> Result<(), EngineError> {
     let wanted: Vec<Mounted> = asked
         .iter()
         .map(|mount| Mounted {

@@ -89,7 +89,9 @@ fn every_field_that_differs_is_found_and_named() {
         ("Cmd", |f| f.spec.command = vec!["x".into()]),
         ("Env", |f| f.spec.env.push("SECRET=1".into())),
         ("Env", |f| f.spec.env[1] = "LD_PRELOAD=/evil.so".into()),
-        ("WorkingDir", |f| f.spec.working_dir = "/proc/self/fd/8".into()),
+        ("WorkingDir", |f| {
+            f.spec.working_dir = "/proc/self/fd/8".into()
+        }),
         ("User", |f| f.spec.user = "0:0".into()),
         ("Hostname", |f| f.spec.hostname = "x".into()),
         ("Domainname", |f| f.spec.domainname = "x".into()),
@@ -101,13 +103,21 @@ fn every_field_that_differs_is_found_and_named() {
         ("AutoRemove", |f| f.spec.host.auto_remove = true),
         ("CapDrop", |f| f.spec.host.cap_drop.clear()),
         ("CapAdd", |f| f.spec.host.cap_add.push("SYS_ADMIN".into())),
-        ("SecurityOpt", |f| f.spec.host.security_opt[1] = "seccomp=unconfined".into()),
+        ("SecurityOpt", |f| {
+            f.spec.host.security_opt[1] = "seccomp=unconfined".into()
+        }),
         ("SecurityOpt", |f| drop(f.spec.host.security_opt.remove(0))),
-        ("NetworkMode", |f| f.spec.host.network_mode = "bridge".into()),
+        ("NetworkMode", |f| {
+            f.spec.host.network_mode = "bridge".into()
+        }),
         ("IpcMode", |f| f.spec.host.ipc_mode = "host".into()),
-        ("CgroupnsMode", |f| f.spec.host.cgroupns_mode = "host".into()),
+        ("CgroupnsMode", |f| {
+            f.spec.host.cgroupns_mode = "host".into()
+        }),
         ("LogConfig", |f| f.spec.host.log_driver = "json-file".into()),
-        ("RestartPolicy", |f| f.spec.host.restart_policy = "always".into()),
+        ("RestartPolicy", |f| {
+            f.spec.host.restart_policy = "always".into()
+        }),
         ("Memory", |f| f.spec.host.memory = 0),
         ("MemorySwap", |f| f.spec.host.memory_swap = -1),
         ("PidsLimit", |f| f.spec.host.pids_limit = 0),
@@ -119,7 +129,9 @@ fn every_field_that_differs_is_found_and_named() {
         ("Runtime", |f| f.spec.host.runtime = "runc".repeat(2)),
         ("Dns", |f| f.spec.host.dns.clear()),
         ("DnsSearch", |f| f.spec.host.dns_search.clear()),
-        ("HostConfig.Mounts", |f| f.spec.host.mounts[0].seeding = Seeding::FromImage),
+        ("HostConfig.Mounts", |f| {
+            f.spec.host.mounts[0].seeding = Seeding::FromImage
+        }),
         ("Mounts", |f| f.mounted[0].access = Access::ReadWrite),
         ("Mounts", |f| f.mounted.push(f.mounted[0].clone())),
         ("HostConfig", |f| f.unasked.push("Privileged".into())),
@@ -161,7 +173,11 @@ fn created(warning: &str) -> Created {
 
 #[test]
 fn hardening_any_warning_fails_the_create() {
-    for warning in ["Your kernel does not support pids limit capabilities", SWAP, ""] {
+    for warning in [
+        "Your kernel does not support pids limit capabilities",
+        SWAP,
+        "",
+    ] {
         for swap in [Swap::Some, Swap::Unknown] {
             assert!(matches!(
                 warnings(&created(warning), swap),
