@@ -1,0 +1,10 @@
+//! The real guest: in real containers, and once as a plain process.
+//!
+//! These tests start containers with plain `docker run`, so that they hold for the guest alone,
+//! whatever the engine does around it. They need a Docker daemon and the image `belljar/bash`, and
+//! fail without; the aarch64 guest needs `qemu-aarch64` (Debian's package `qemu-user`).
+
+mod files;
+mod harness;
+mod life;
+mod runs;
