@@ -317,14 +317,11 @@ mod tests {
 
     #[test]
     fn hardening_what_no_caller_may_set_is_found() {
-        fn list() -> Option<Vec<String>> {
-            Some(vec!["x".to_owned()])
+        fn list() -> Vec<String> {
+            vec!["x".to_owned()]
         }
-        fn map() -> Option<HashMap<String, String>> {
-            Some(HashMap::from([("a".to_owned(), "b".to_owned())]))
-        }
-        fn host() -> Option<String> {
-            Some("host".to_owned())
+        fn map() -> HashMap<String, String> {
+            HashMap::from([("a".to_owned(), "b".to_owned())])
         }
         type Open = (&'static str, fn(&mut HostConfig));
         let open: &[Open] = &[
@@ -332,28 +329,30 @@ mod tests {
             ("PublishAllPorts", |h| h.publish_all_ports = Some(true)),
             ("OomKillDisable", |h| h.oom_kill_disable = Some(true)),
             ("Init", |h| h.init = Some(true)),
-            ("Binds", |h| h.binds = list()),
+            ("Binds", |h| h.binds = Some(list())),
             ("Devices", |h| {
-                h.devices = Some(vec![DeviceMapping::default()])
+                h.devices = Some(vec![DeviceMapping::default()]);
             }),
             ("DeviceRequests", |h| {
                 h.device_requests = Some(vec![DeviceRequest::default()]);
             }),
-            ("DeviceCgroupRules", |h| h.device_cgroup_rules = list()),
-            ("GroupAdd", |h| h.group_add = list()),
-            ("ExtraHosts", |h| h.extra_hosts = list()),
-            ("Links", |h| h.links = list()),
-            ("VolumesFrom", |h| h.volumes_from = list()),
+            ("DeviceCgroupRules", |h| {
+                h.device_cgroup_rules = Some(list())
+            }),
+            ("GroupAdd", |h| h.group_add = Some(list())),
+            ("ExtraHosts", |h| h.extra_hosts = Some(list())),
+            ("Links", |h| h.links = Some(list())),
+            ("VolumesFrom", |h| h.volumes_from = Some(list())),
             ("PortBindings", |h| {
                 h.port_bindings = Some([("1/tcp".to_owned(), None)].into());
             }),
-            ("Sysctls", |h| h.sysctls = map()),
-            ("Annotations", |h| h.annotations = map()),
-            ("CgroupParent", |h| h.cgroup_parent = host()),
-            ("Cgroup", |h| h.cgroup = host()),
-            ("PidMode", |h| h.pid_mode = host()),
-            ("UTSMode", |h| h.uts_mode = host()),
-            ("UsernsMode", |h| h.userns_mode = host()),
+            ("Sysctls", |h| h.sysctls = Some(map())),
+            ("Annotations", |h| h.annotations = Some(map())),
+            ("CgroupParent", |h| h.cgroup_parent = Some("host".into())),
+            ("Cgroup", |h| h.cgroup = Some("host".into())),
+            ("PidMode", |h| h.pid_mode = Some("host".into())),
+            ("UTSMode", |h| h.uts_mode = Some("host".into())),
+            ("UsernsMode", |h| h.userns_mode = Some("host".into())),
             ("MaskedPaths", |h| h.masked_paths = Some(vec![])),
             ("ReadonlyPaths", |h| h.readonly_paths = Some(vec![])),
         ];
