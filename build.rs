@@ -4,10 +4,6 @@
 //! The guest is a Linux program whatever machine the server is built for or on, so this runs a
 //! second cargo with flags of its own, in a target directory of its own (the outer one is locked),
 //! and links with the linker that comes with Rust. Nothing but the two targets must be installed.
-#![expect(
-    clippy::print_stdout,
-    reason = "a build script speaks to cargo on standard output"
-)]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
