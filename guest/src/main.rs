@@ -1,2 +1,80 @@
-//! PID 1 of every sandbox.
-fn main() {}
+//! PID 1 inside every belljar sandbox.
+//!
+//! It starts programs, moves files and reaps, at the word of the server on the other end of its
+//! standard input and output. It holds no secret and no right that the programs beside it lack, and
+//! the server trusts nothing it says. It must never start a thread (threads count against the pids
+//! limit), never wait for a program's file or pipe, and never outlive the connection.
+//!
+//! # Theory of operation
+//! One thread drives a tokio runtime. [`link`] accepts the streams that the server opens and serves
+//! each in a local task; [`run`] runs at most one program at a time, [`files`] writes and reads,
+//! [`walk`] lists. When the connection ends, PID 1 exits, and the kernel kills whatever is left in
+//! its pid namespace.
+
+mod beneath;
+mod files;
+mod home;
+mod init;
+mod link;
+mod oom;
+mod pump;
+mod reap;
+mod run;
+mod spawn;
+mod walk;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Where the program works.
+const WORKSPACE: &str = "/workspace";
+
+/// Why the guest could not start, as an exit status that an operator can look up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// Not PID 1: killing "everything" would then reach beyond the sandbox.
+    NotInit = 100,
+    /// Standard input and output are not the two ends of pipes.
+    Stdio = 101,
+    /// The workspace cannot be opened.
+    Workspace = 102,
+    /// The runtime cannot be built.
+    Runtime = 103,
+}
+
+fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == "--version")
+    {
+        let version = concat!("belljar-guest ", env!("CARGO_PKG_VERSION"), "\n");
+        let written = std::io::stdout().write_all(version.as_bytes());
+        return if written.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure as u8),
+    }
+}
+
+fn start() -> Result<(), Failure> {
+    if std::process::id() != 1 {
+        return Err(Failure::NotInit);
+    }
+    init::harden();
+    let tether = init::take_stdio().map_err(|_| Failure::Stdio)?;
+    home::prepare();
+    let workspace = beneath::Root::open(WORKSPACE).map_err(|_| Failure::Workspace)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| Failure::Runtime)?;
+    let local = tokio::task::LocalSet::new();
+    local
+        .block_on(&runtime, link::serve(tether, workspace))
+        .map_err(|_| Failure::Stdio)
+}

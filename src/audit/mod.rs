@@ -1,1 +1,16 @@
-//! See ARCHITECTURE.md.
+//! The record of what was asked, decided and done: one line of JSON per action, chained by digests.
+//!
+//! An action that cannot be recorded must not count as done: [`Log::append`] fails, and its caller with it.
+//! No secret stands in a line. Values of variables are there only under a keyed digest whose key is never
+//! written, and code, arguments and output only by their digests.
+
+mod event;
+mod log;
+mod read;
+
+pub use event::{
+    Action, Decision, Event, FileRecord, LimitsRecord, Line, Outcome, SealedVar, StreamRecord,
+    args_digest,
+};
+pub use log::{AuditError, Log, MAX_LINE_BYTES};
+pub use read::{Fault, LogReport, Logs, ReadError};

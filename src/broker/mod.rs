@@ -1,1 +1,190 @@
-//! See ARCHITECTURE.md.
+//! The one door: everything that a caller may do passes here, in the same order each time: decide, lease, run,
+//! collect, record.
+//!
+//! No tool reaches the engine, the store or the audit log but through the broker, so that none can forget the
+//! policy or the record. What cannot be recorded is not done.
+
+mod collect;
+mod execute;
+mod files;
+mod gate;
+mod outcome;
+mod record;
+mod refusal;
+mod report;
+mod room;
+mod run;
+mod sessions;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use files::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
+pub use refusal::Refusal;
+pub use report::{
+    Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport,
+    StreamReport, Uploaded,
+};
+
+pub use crate::artifact::Overwrite;
+use crate::{
+    artifact::{AllowedDirs, Store},
+    audit::{AuditError, Log},
+    config::Settings,
+    engine::{Engine, Sandbox},
+    policy::{Launch, Permit, Policy},
+    session::{Lease, Sessions},
+    types::Caller,
+};
+use gate::Gate;
+use record::Recorder;
+use room::Room;
+
+/// How long running calls may take to stop when the server does.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// How often what is kept is looked through for what has expired.
+const SWEEP_STORE_EVERY: Duration = Duration::from_secs(300);
+
+/// What the broker works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// Makes sandboxes.
+    pub engine: Engine,
+    /// Keeps files.
+    pub store: Store,
+    /// Keeps the record.
+    pub audit: Log,
+    /// Folders of the user's machine that the operator opened.
+    pub local: AllowedDirs,
+}
+
+/// The one door.
+#[derive(Debug)]
+pub struct Broker {
+    policy: Policy,
+    engine: Engine,
+    sessions: Sessions<Arc<Room>>,
+    store: Store,
+    recorder: Recorder,
+    local: AllowedDirs,
+    gate: Gate,
+    /// Clean-up under way.
+    tasks: TaskTracker,
+    /// Fires when the server stops.
+    stopping: CancellationToken,
+}
+
+impl Broker {
+    /// A broker that keeps within `settings`. It speaks to no daemon before the first call that needs one.
+    #[must_use]
+    pub fn new(settings: &Settings, parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            policy: Policy::new(settings),
+            engine: parts.engine,
+            sessions: Sessions::new(settings.sessions.max),
+            recorder: Recorder::new(parts.audit, parts.store.clone()),
+            store: parts.store,
+            local: parts.local,
+            gate: Gate::new(
+                settings.concurrency.max_sandboxes,
+                settings.concurrency.queue,
+            ),
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Starts what goes on in the background: the end of sessions that are over and of files that have expired, and
+    /// the removal of what servers left that were killed.
+    pub fn start(self: &Arc<Self>) -> Result<(), AuditError> {
+        self.recorder.start()?;
+        let broker = Arc::clone(self);
+        self.until_stopped(async move {
+            broker.sessions.keep_swept(|ended| broker.bury(ended)).await;
+        });
+        let store = self.store.clone();
+        self.until_stopped(async move {
+            loop {
+                if let Err(error) = store.sweep().await {
+                    tracing::warn!(%error, "expired files could not be removed");
+                }
+                tokio::time::sleep(SWEEP_STORE_EVERY).await;
+            }
+        });
+        let engine = self.engine.clone();
+        self.until_stopped(async move {
+            if let Err(error) = engine.reap().await {
+                tracing::debug!(%error, "what ended servers left could not be looked for");
+            }
+        });
+        Ok(())
+    }
+
+    fn until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stopping = self.stopping.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stopping.cancelled() => {}
+            }
+        });
+    }
+
+    /// Stops: lets nobody in, ends what runs, destroys every sandbox, and returns when none is left or a bounded time
+    /// is over.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.gate.close();
+        self.end_sessions(STOP_PATIENCE).await;
+        self.tasks.close();
+        if tokio::time::timeout(STOP_PATIENCE, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("calls that do not stop are left to the end of their sandboxes");
+        }
+        self.engine.close().await;
+        self.recorder.stop();
+    }
+
+    /// Starts a sandbox, unless the call is taken back meanwhile.
+    async fn launch(
+        &self,
+        permit: &Permit<Launch>,
+        cancelled: &CancellationToken,
+    ) -> Result<Sandbox, Refusal> {
+        tokio::select! {
+            sandbox = self.engine.launch(permit) => sandbox.map_err(Into::into),
+            () = cancelled.cancelled() => Err(Refusal::cancelled()),
+            () = self.stopping.cancelled() => Err(Refusal::closing()),
+        }
+    }
+
+    /// Waits for a session's turn.
+    async fn lease(
+        &self,
+        caller: &Caller,
+        session: &str,
+        cancelled: &CancellationToken,
+    ) -> Result<Lease<Arc<Room>>, Refusal> {
+        tokio::select! {
+            lease = self.sessions.lease(caller, session) => lease.map_err(Into::into),
+            () = cancelled.cancelled() => Err(Refusal::cancelled()),
+        }
+    }
+
+    /// Turns a sandbox's answer into the caller's, and ends the session where the sandbox is lost.
+    fn answered<T>(
+        &self,
+        lease: Lease<Arc<Room>>,
+        answer: Result<T, crate::engine::tether::TetherError>,
+    ) -> Result<T, Refusal> {
+        if lease.sandbox.is_lost()
+            && let Some(ended) = lease.lost()
+        {
+            self.bury(ended);
+        }
+        answer.map_err(Into::into)
+    }
+}

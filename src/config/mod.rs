@@ -1,1 +1,24 @@
-//! See ARCHITECTURE.md.
+//! What the operator decided: one file and the environment become checked [`Settings`], read once at the start.
+//!
+//! Every default is closed and listed in `tests/fixtures/config/defaults.toml`, which a test compares. The
+//! environment is read nowhere else in the program. Nothing here is ever read from the current directory: a
+//! checked-out repository must not configure its own jail.
+
+mod check;
+mod environment;
+mod error;
+mod language;
+mod load;
+mod raw;
+mod settings;
+mod show;
+
+pub use environment::Environment;
+pub use error::{ConfigError, Problem};
+pub use language::{Languages, list};
+pub use load::{FileOrigin, MAX_CONFIG_BYTES, machine_cpus};
+pub use raw::schema;
+pub use settings::{
+    ArtifactSettings, ConcurrencySettings, DockerSettings, FileSettings, LimitSettings,
+    SessionSettings, Settings, StructuredContent,
+};

@@ -1,3 +1,230 @@
-//! See ARCHITECTURE.md.
+//! Everything that speaks to Docker, and the only thing that does.
+//!
+//! An [`Engine`] turns a [`Permit`] into a [`Sandbox`]: a container whose every field is set (`spec`), which is
+//! read back and compared before it may start (`verify`), reached over one attach stream ([`tether`]), and
+//! removed whatever happens (`container`, `reap`). It never pulls an image, never runs `docker exec`, never uses the
+//! archive API, and never mounts anything but the guest's read-only volume.
+//!
+//! [`daemon::Daemon`] is the seam: [`docker::Docker`] is the one implementation, [`fake`] the one for tests.
 
-pub mod docker_images;
+mod container;
+pub mod daemon;
+mod deadline;
+pub mod docker;
+mod docker_images;
+pub mod endpoint;
+mod error;
+mod facts;
+#[doc(hidden)]
+pub mod fake;
+pub mod guest_binary;
+mod guest_volume;
+mod host;
+mod image;
+mod instance;
+mod launch;
+mod reap;
+mod sandbox;
+#[doc(hidden)]
+pub mod scripted_guest;
+pub mod seccomp;
+mod spec;
+mod swap;
+#[cfg(test)]
+mod tests;
+pub mod tether;
+mod uid;
+mod verify;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+pub use docker_images::DockerImages;
+pub use error::EngineError;
+pub use facts::{Facts, ImageFact};
+pub use instance::{DeadInstance, Instance, InstanceError};
+pub use reap::Reaped;
+pub use sandbox::Sandbox;
+pub use swap::Swap;
+pub use uid::{FIRST_UID, UID_COUNT};
+
+use crate::policy::{Launch, Permit};
+use daemon::Daemon;
+use guest_volume::GuestVolume;
+use host::Host;
+
+/// What the operator decides about the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// The runtime of every sandbox by its name on the daemon; absent: the daemon's default.
+    pub runtime: Option<String>,
+}
+
+/// Makes sandboxes. Clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("instance", self.inner.instance.id())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    daemon: Arc<dyn Daemon>,
+    instance: Instance,
+    options: EngineOptions,
+    /// Launches and removals under way.
+    tasks: TaskTracker,
+    uids: uid::Uids,
+    /// Numbers this instance's containers.
+    seq: AtomicU64,
+    closed: AtomicBool,
+    /// Looked up at the first launch, and again after a failed one.
+    host: Mutex<Option<Arc<Host>>>,
+    /// Found or filled at the first launch; its lock keeps this server from filling two.
+    guest: Mutex<Option<GuestVolume>>,
+}
+
+impl Engine {
+    /// An engine on this daemon. Speaks to nobody yet: the daemon may be down.
+    #[must_use]
+    pub fn new(daemon: Arc<dyn Daemon>, instance: Instance, options: EngineOptions) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                daemon,
+                instance,
+                options,
+                tasks: TaskTracker::new(),
+                uids: uid::Uids::default(),
+                seq: AtomicU64::new(1),
+                closed: AtomicBool::new(false),
+                host: Mutex::new(None),
+                guest: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// Makes a sandbox and waits until its guest answers. When this future is dropped the launch
+    /// goes on to its end in the background, and what it made is destroyed.
+    pub async fn launch(&self, permit: &Permit<Launch>) -> Result<Sandbox, EngineError> {
+        self.inner.open()?;
+        let inner = Arc::clone(&self.inner);
+        let launch = permit.action().clone();
+        match self.inner.tasks.spawn(inner.launch(launch)).await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "a launch was interrupted");
+                Err(EngineError::Fault)
+            }
+        }
+    }
+
+    /// This server's identity.
+    #[must_use]
+    pub fn instance(&self) -> &Instance {
+        &self.inner.instance
+    }
+
+    /// The daemon, for what is not a sandbox's (building images).
+    #[must_use]
+    pub fn daemon(&self) -> &Arc<dyn Daemon> {
+        &self.inner.daemon
+    }
+
+    /// What `belljar doctor` wants to know; `references` are the images to look for.
+    pub async fn facts(&self, references: &[String]) -> Result<Facts, EngineError> {
+        self.inner.facts(references).await
+    }
+
+    /// Removes what ended servers of the same state directory left on this daemon.
+    pub async fn reap(&self) -> Result<Reaped, EngineError> {
+        self.inner.reap().await
+    }
+
+    /// Takes no more launches, waits a bounded time for the clean-up under way, removes by force what is left of
+    /// this instance, and gives its instance file back if nothing is.
+    pub async fn close(&self) {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::SeqCst);
+        inner.tasks.close();
+        if tokio::time::timeout(deadline::CLOSE, inner.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("clean-up takes long, removing what is left by force");
+        }
+        if inner.seq.load(Ordering::Relaxed) == 1 {
+            // Nothing was ever made: the daemon need not be asked, it may be down.
+            inner.instance.retire();
+            return;
+        }
+        match tokio::time::timeout(deadline::CLOSE, inner.sweep(inner.instance.id())).await {
+            Ok(Ok((_, 0))) => inner.instance.retire(),
+            Ok(Ok((_, failed))) => {
+                tracing::warn!(failed, "containers are left, the next start removes them");
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "containers may be left"),
+            Err(_) => tracing::warn!("containers may be left: the daemon is too slow"),
+        }
+    }
+}
+
+impl Inner {
+    fn open(&self) -> Result<(), EngineError> {
+        if self.closed.load(Ordering::SeqCst) {
+            Err(EngineError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The daemon's host, looked up once.
+    async fn host(&self) -> Result<Arc<Host>, EngineError> {
+        let mut known = self.host.lock().await;
+        if let Some(host) = &*known {
+            return Ok(Arc::clone(host));
+        }
+        let runtime = self.options.runtime.as_deref();
+        let host = Arc::new(Host::look(self.daemon.as_ref(), runtime).await?);
+        *known = Some(Arc::clone(&host));
+        Ok(host)
+    }
+
+    async fn forget_host(&self) {
+        *self.host.lock().await = None;
+        *self.guest.lock().await = None;
+    }
+
+    /// The guest's volume, found or filled once.
+    async fn guest_volume(&self, host: &Host) -> Result<GuestVolume, EngineError> {
+        let mut known = self.guest.lock().await;
+        if let Some(volume) = &*known {
+            return Ok(volume.clone());
+        }
+        // Before the first container: whoever sweeps after us must know where to look.
+        self.instance.note_daemon(&host.info.daemon_id)?;
+        let volume = self.find_or_seed(host).await?;
+        *known = Some(volume.clone());
+        Ok(volume)
+    }
+
+    /// Gives up a volume whose guest does not run, unless somebody else did so already.
+    async fn forget_guest_volume(&self, volume: &GuestVolume) -> Result<(), EngineError> {
+        let mut known = self.guest.lock().await;
+        if known.as_ref() == Some(volume) {
+            self.discard_guest(volume).await?;
+            *known = None;
+        }
+        Ok(())
+    }
+}

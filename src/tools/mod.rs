@@ -1,1 +1,19 @@
-//! See ARCHITECTURE.md.
+//! The tools that clients see, one file each: arguments in, labelled reply out.
+//!
+//! A tool parses its arguments, asks the [`Broker`] and words the answer. It must never reach past the
+//! broker, and nothing that came out of a sandbox may leave a tool unfenced.
+
+mod close_session;
+mod fetch_artifact;
+mod list_files;
+mod open_session;
+mod reply;
+mod resources;
+mod run_code;
+mod schema;
+mod server;
+mod tool;
+mod upload_file;
+
+pub use server::Server;
+pub use tool::catalogue;

@@ -4,15 +4,19 @@
 //! and nothing here knows any other module.
 
 mod caller;
+mod digest;
 mod id;
 mod limits;
 mod network;
 mod outcome;
 mod path;
+pub mod signal;
 pub mod visible;
 
 pub use caller::Caller;
-pub use id::{ArtifactId, FileId, InstanceId, RunId, SandboxId};
+pub use digest::{DigestError, Sha256};
+pub(crate) use id::random_hex;
+pub use id::{ArtifactId, FileId, IdError, InstanceId, RunId, SandboxId};
 pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
     WallTime,

@@ -19,14 +19,14 @@ pub fn is_forbidden(c: char) -> bool {
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         // Word joiner, invisible operators, bidi isolates, deprecated format characters.
         | '\u{2060}'..='\u{206f}'
-        // Variation selectors: up to 256 of them carry bytes after any visible character.
-        | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}'
+        // Variation selectors, which carry bytes after any visible character (the other 240 are below).
+        | '\u{fe00}'..='\u{fe0f}'
         // Byte order mark, interlinear annotation, and the replacement character, which belljar never makes.
         | '\u{feff}' | '\u{fff0}'..='\u{fffd}'
-        // Musical and shorthand format characters.
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        // Tags.
-        | '\u{e0000}'..='\u{e007f}'
+        // Egyptian, musical and shorthand format characters, and the fillers that draw nothing.
+        | '\u{13430}'..='\u{1343f}' | '\u{16fe4}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags, and all that Unicode keeps for characters that are ignored when shown.
+        | '\u{e0000}'..='\u{e0fff}'
         // Private use, where a font decides what is seen, and noncharacters.
         | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => true,
         c => (c as u32) & 0xfffe == 0xfffe || ('\u{fdd0}'..='\u{fdef}').contains(&c),

@@ -1,1 +1,20 @@
-//! Frames.
+//! The frames that belljar's server and its guest exchange over the tether.
+//!
+//! Both sides use this one crate, so that the two cannot disagree. It must never allocate more than
+//! a bound of [`limits`] because of what the other side sent, and never panic on it: the guest is
+//! assumed hostile from its first byte.
+//!
+//! # Theory of operation
+//! One byte stream (the container's standard input and output) carries a [`mux`]; the server opens
+//! one stream of it per request. On every stream travel frames: a kind, a length and a payload (see
+//! [`frame`]). The first frame of a stream is a [`message::Request`]; what follows is described at
+//! each of its variants.
+
+pub mod frame;
+pub mod limits;
+pub mod message;
+pub mod mux;
+
+/// The version of the messages. Server and guest are built together and compare it in the hello, so
+/// that a stale guest volume is found out instead of being misread.
+pub const PROTOCOL: u32 = 1;

@@ -1,0 +1,179 @@
+//! Reaping, and killing everything that is left.
+//!
+//! PID 1 inherits every orphan of its namespace. One run at a time is what makes "everything" mean
+//! "everything of this run".
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use belljar_wire::message::ExitStatus;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::sync::Notify;
+
+/// Pause between two rounds of killing. A process that is being created while a round goes over the
+/// process table is found by the next one.
+const KILL_PAUSE: Duration = Duration::from_millis(1);
+
+/// What has been reaped since a run began.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper {
+    tally: RefCell<Tally>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    main: Option<i32>,
+    status: Option<ExitStatus>,
+    cpu_us: u64,
+    peak_rss_bytes: u64,
+}
+
+/// What a run used, as far as its processes told the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// User and system time in microseconds.
+    pub(crate) cpu_us: u64,
+    /// Largest resident set of one process, in bytes.
+    pub(crate) peak_rss_bytes: u64,
+}
+
+/// What one look at the children found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Children {
+    Alive,
+    None,
+}
+
+impl Reaper {
+    /// Begins a run whose main process has just been started. Nothing may be reaped in between.
+    pub(crate) fn begin(&self, main: i32) {
+        *self.tally.borrow_mut() = Tally {
+            main: Some(main),
+            ..Tally::default()
+        };
+    }
+
+    /// Waits for the main process's end.
+    pub(crate) async fn main_ended(&self) -> ExitStatus {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(status) = self.tally.borrow().status {
+                return status;
+            }
+            changed.await;
+        }
+    }
+
+    /// What the run has used until now.
+    pub(crate) fn usage(&self) -> Usage {
+        let tally = self.tally.borrow();
+        Usage {
+            cpu_us: tally.cpu_us,
+            peak_rss_bytes: tally.peak_rss_bytes,
+        }
+    }
+
+    /// Reaps until the guest ends.
+    pub(crate) async fn work(&self) {
+        let Ok(mut children) = signal(SignalKind::child()) else {
+            return;
+        };
+        loop {
+            self.reap();
+            if child_ended(&mut children).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Kills every other process of the namespace and returns when none is left.
+    pub(crate) async fn kill_all(&self) {
+        loop {
+            // -1: every process but this one. The guest runs only as PID 1, so this namespace and
+            // no other is meant.
+            let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+            if self.reap() == Children::None {
+                return;
+            }
+            tokio::time::sleep(KILL_PAUSE).await;
+        }
+    }
+
+    fn reap(&self) -> Children {
+        loop {
+            match wait4() {
+                Wait::Ended(ended) => self.count(&ended),
+                Wait::Alive => return Children::Alive,
+                Wait::None => return Children::None,
+            }
+        }
+    }
+
+    fn count(&self, ended: &Ended) {
+        let mut tally = self.tally.borrow_mut();
+        tally.cpu_us = tally.cpu_us.saturating_add(ended.cpu_us);
+        tally.peak_rss_bytes = tally.peak_rss_bytes.max(ended.peak_rss_bytes);
+        if tally.main == Some(ended.pid) {
+            tally.main = None;
+            tally.status = Some(ended.status);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+async fn child_ended(children: &mut SignalStream) -> Option<()> {
+    children.recv().await
+}
+
+struct Ended {
+    pid: i32,
+    status: ExitStatus,
+    cpu_us: u64,
+    peak_rss_bytes: u64,
+}
+
+enum Wait {
+    Ended(Ended),
+    Alive,
+    None,
+}
+
+/// `waitpid` that also tells what the child used: `nix` has no such call.
+fn wait4() -> Wait {
+    let mut status = 0;
+    // SAFETY: all-zero bytes are a valid `rusage`, which holds integers only.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live locals of the types that the call fills in.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    match pid {
+        0 => Wait::Alive,
+        pid if pid > 0 => Wait::Ended(Ended {
+            pid,
+            status: decode(status),
+            cpu_us: micros(usage.ru_utime).saturating_add(micros(usage.ru_stime)),
+            peak_rss_bytes: u64::try_from(usage.ru_maxrss)
+                .unwrap_or(0)
+                .saturating_mul(1024),
+        }),
+        _ if nix::errno::Errno::last() == nix::errno::Errno::EINTR => Wait::Alive,
+        _ => Wait::None,
+    }
+}
+
+fn decode(status: i32) -> ExitStatus {
+    if libc::WIFSIGNALED(status) {
+        ExitStatus::Signal(libc::WTERMSIG(status))
+    } else {
+        ExitStatus::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+fn micros(time: libc::timeval) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(u64::try_from(time.tv_usec).unwrap_or(0))
+}

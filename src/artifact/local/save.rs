@@ -1,0 +1,159 @@
+//! Saves one file beneath an opened folder: written beside its place, and moved there once it is whole.
+//!
+//! Nothing unfinished may stay, and without being told so nothing may be overwritten, also in a race.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use cap_std::fs::{Dir, OpenOptions};
+use tokio::io::AsyncWriteExt as _;
+
+use super::{LocalError, Overwrite, blocking};
+
+/// Where a file goes once it is whole.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) parent: Dir,
+    pub(super) name: PathBuf,
+    pub(super) overwrite: Overwrite,
+    pub(super) shown: String,
+}
+
+impl Target {
+    fn io(&self, source: io::Error) -> LocalError {
+        LocalError::Io {
+            operation: "save",
+            path: self.shown.clone(),
+            source,
+        }
+    }
+
+    fn exists(&self) -> LocalError {
+        LocalError::Exists {
+            path: self.shown.clone(),
+        }
+    }
+
+    /// Early, so that nobody streams a large file for nothing. What counts is [`Self::place`].
+    pub(super) fn check(&self) -> Result<(), LocalError> {
+        match self.parent.symlink_metadata(&self.name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.io(error)),
+            Ok(there) if !there.is_file() => Err(LocalError::NotRegular {
+                path: self.shown.clone(),
+            }),
+            Ok(_) => match self.overwrite {
+                Overwrite::Refuse => Err(self.exists()),
+                Overwrite::Replace => Ok(()),
+            },
+        }
+    }
+
+    fn place(&self, temp: &Path) -> Result<(), LocalError> {
+        self.check()?;
+        match self.overwrite {
+            // The kernel itself refuses where somebody was faster.
+            Overwrite::Refuse => match self.parent.hard_link(temp, &self.parent, &self.name) {
+                Ok(()) => self.parent.remove_file(temp).map_err(|e| self.io(e)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.exists()),
+                Err(_) => self.claim_and_rename(temp),
+            },
+            Overwrite::Replace => self
+                .parent
+                .rename(temp, &self.parent, &self.name)
+                .map_err(|e| self.io(e)),
+        }
+    }
+
+    /// For file systems without hard links: claims the name with an empty file of our own, then replaces it.
+    pub(super) fn claim_and_rename(&self, temp: &Path) -> Result<(), LocalError> {
+        match self
+            .parent
+            .open_with(&self.name, OpenOptions::new().write(true).create_new(true))
+        {
+            Ok(claimed) => drop(claimed),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(self.exists()),
+            Err(error) => return Err(self.io(error)),
+        }
+        self.parent
+            .rename(temp, &self.parent, &self.name)
+            .map_err(|error| {
+                let _ = self.parent.remove_file(&self.name);
+                self.io(error)
+            })
+    }
+}
+
+/// Removes what is unfinished when it is dropped.
+#[derive(Debug)]
+struct Partial {
+    target: Option<(Target, PathBuf)>,
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some((target, temp)) = self.target.take() {
+            let _ = target.parent.remove_file(temp);
+        }
+    }
+}
+
+/// A file on its way to the user's machine; dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub struct LocalWriter {
+    file: tokio::fs::File,
+    partial: Partial,
+}
+
+impl LocalWriter {
+    pub(super) fn new(file: cap_std::fs::File, target: Target, temp: PathBuf) -> Self {
+        Self {
+            file: tokio::fs::File::from_std(file.into_std()),
+            partial: Partial {
+                target: Some((target, temp)),
+            },
+        }
+    }
+
+    /// Takes the next piece.
+    pub async fn write_all(&mut self, chunk: &[u8]) -> Result<(), LocalError> {
+        let written = self.file.write_all(chunk).await;
+        written.map_err(|source| self.failed(source))
+    }
+
+    /// Makes the file appear under its name, whole.
+    pub async fn finish(mut self) -> Result<(), LocalError> {
+        let synced = match self.file.flush().await {
+            Ok(()) => self.file.sync_data().await,
+            Err(error) => Err(error),
+        };
+        synced.map_err(|source| self.failed(source))?;
+        let Self { file, mut partial } = self;
+        // Closed before it is renamed: Windows renames no open file.
+        drop(file.into_std().await);
+        blocking(move || {
+            if let Some((target, temp)) = &partial.target {
+                target.place(temp)?;
+            }
+            // In its place: nothing is left to remove.
+            partial.target.take();
+            Ok(())
+        })
+        .await
+    }
+
+    fn failed(&self, source: io::Error) -> LocalError {
+        let path = self
+            .partial
+            .target
+            .as_ref()
+            .map(|(target, _)| target.shown.clone());
+        LocalError::Io {
+            operation: "save",
+            path: path.unwrap_or_default(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The record of what callers did: a line in the audit log for each action, and the code, arguments and output of each
+//! run beside it.
+//!
+//! What cannot be recorded is not done: a program does not start, and no answer leaves, unless its line is written.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Refusal, outcome::Outcome};
+use crate::{
+    artifact::{Entry, Kind, NewEntry, Store, StoreError},
+    audit::{
+        self, Action, AuditError, Decision, Event, FileRecord, LimitsRecord, Log, StreamRecord,
+    },
+    output::RawContent,
+    policy::{Launch, RunAsk, RunPlan},
+    types::{ArtifactId, Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
+};
+
+/// What becomes known of an action on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    event: Event,
+}
+
+/// In which way a raw output is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// For the caller, who did not see all of it as it is.
+    Output,
+    /// For the record alone.
+    Record,
+}
+
+impl Draft {
+    pub(super) fn new(action: Action, caller: &Caller) -> Self {
+        Self {
+            event: Event::new(action, caller.clone(), Decision::Allow),
+        }
+    }
+
+    pub(super) fn session(&mut self, id: &SandboxId) {
+        self.event.session = Some(id.clone());
+    }
+
+    pub(super) fn language(&mut self, name: &str) {
+        self.event.language = Some(name.to_owned());
+    }
+
+    pub(super) fn launch(&mut self, launch: &Launch) {
+        self.limits(&launch.limits);
+        self.event.network = Some(launch.network.name().to_owned());
+    }
+
+    pub(super) fn limits(&mut self, limits: &Limits) {
+        self.event.limits = Some(LimitsRecord::from(limits));
+    }
+
+    pub(super) fn plan(&mut self, plan: &RunPlan) {
+        self.language(&plan.language);
+        self.event.timeout_ms = u64::try_from(plan.timeout.duration().as_millis()).ok();
+    }
+
+    pub(super) fn sandbox(&mut self, image_id: &str, runtime: &str) {
+        self.event.image_id = Some(image_id.to_owned());
+        self.event.runtime = Some(runtime.to_owned());
+    }
+
+    pub(super) fn input(&mut self, path: &WorkspacePath, sha256: Sha256, bytes: u64) {
+        self.event.inputs.push(FileRecord {
+            path: path.shown(),
+            sha256: Some(sha256),
+            bytes,
+        });
+    }
+
+    pub(super) fn taken_out(&mut self, path: String, sha256: Option<Sha256>, bytes: u64) {
+        self.event.artifacts.push(FileRecord {
+            path,
+            sha256,
+            bytes,
+        });
+    }
+
+    pub(super) fn outputs(&mut self, stdout: StreamRecord, stderr: StreamRecord) {
+        self.event.stdout = Some(stdout);
+        self.event.stderr = Some(stderr);
+    }
+
+    pub(super) fn outcome(&mut self, outcome: Outcome, duration: Duration, files_omitted: u64) {
+        self.event.outcome = Some(audit::Outcome {
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        });
+        self.event.artifacts_omitted = files_omitted;
+    }
+}
+
+/// Writes the record.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    log: Log,
+    store: Store,
+}
+
+impl Recorder {
+    pub(super) fn new(log: Log, store: Store) -> Self {
+        Self { log, store }
+    }
+
+    /// The server starts: before anything else is done.
+    pub(super) fn start(&self) -> Result<(), AuditError> {
+        self.log
+            .append(Event::new(Action::Start, Caller::Local, Decision::Allow))
+    }
+
+    /// The server stops in good order.
+    pub(super) fn stop(&self) {
+        if let Err(error) =
+            self.log
+                .append(Event::new(Action::Stop, Caller::Local, Decision::Allow))
+        {
+            tracing::warn!(%error, "the end of the server could not be recorded");
+        }
+    }
+
+    /// What is known of a run before anything is decided.
+    pub(super) fn run(&self, caller: &Caller, run: &RunId, ask: &RunAsk) -> Draft {
+        let mut draft = Draft::new(Action::RunCode, caller);
+        draft.event.run_id = Some(run.clone());
+        draft.event.code_sha256 = Some(Sha256::of(ask.code.as_bytes()));
+        draft.event.code_bytes = Some(ask.code.len() as u64);
+        draft.event.args_sha256 = Some(audit::args_digest(&ask.args));
+        draft.event.env = ask
+            .env
+            .iter()
+            .map(|(name, value)| self.log.seal(name, value))
+            .collect();
+        draft
+    }
+
+    /// A program is about to run: keeps its code and arguments, and writes the line that tells of it even if the
+    /// server dies before its end.
+    pub(super) async fn begin(
+        &self,
+        draft: &Draft,
+        caller: &Caller,
+        run: &RunId,
+        plan: &RunPlan,
+    ) -> Result<(), Refusal> {
+        self.log.append(Event {
+            action: Action::BeginRun,
+            ..draft.event.clone()
+        })?;
+        self.keep(caller, run, "code", Bytes::from(plan.code.clone()))
+            .await?;
+        let args = &plan.argv[plan.argv.len() - plan.args..];
+        if !args.is_empty() {
+            let args = serde_json::to_vec(args).map_err(|_| Refusal::internal())?;
+            self.keep(caller, run, "args.json", args.into()).await?;
+        }
+        if let Some(stdin) = &plan.stdin {
+            self.keep(caller, run, "stdin", Bytes::from(stdin.clone()))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn keep(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        name: &str,
+        bytes: Bytes,
+    ) -> Result<Entry, StoreError> {
+        self.store.put_bytes(bytes, record(caller, run, name)).await
+    }
+
+    /// Keeps a raw output; its id where the caller may have it. A disk that is full does not take back what the caller
+    /// is shown: the digest is in the log all the same.
+    pub(super) async fn output(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        name: &str,
+        raw: RawContent,
+        keep: Keep,
+    ) -> Option<ArtifactId> {
+        let new = match keep {
+            Keep::Output => NewEntry {
+                caller: caller.clone(),
+                kind: Kind::Output { run: run.clone() },
+                name: name.to_owned(),
+            },
+            Keep::Record => record(caller, run, name),
+        };
+        let kept = match raw {
+            RawContent::Memory(bytes) if bytes.is_empty() => return None,
+            RawContent::Memory(bytes) => self.store.put_bytes(bytes, new).await,
+            RawContent::File(file) => self.store.put_file(file, new).await,
+            RawContent::Incomplete => return None,
+        };
+        match kept {
+            Ok(entry) => entry.artifact_id().cloned(),
+            Err(error) => {
+                tracing::warn!(%error, "a raw output could not be kept");
+                None
+            }
+        }
+    }
+
+    /// Writes the line of an action that has come to its end. Its answer leaves only if the line is written.
+    pub(super) fn record<T>(&self, draft: Draft, result: Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut event = draft.event;
+        if let Err(refusal) = &result {
+            if refusal.is_denial() {
+                event.decision = Decision::Deny {
+                    reason: refusal.reason().to_owned(),
+                };
+            } else {
+                event.error = Some(format!("{}: {}", refusal.reason(), refusal.message()));
+            }
+        }
+        match self.log.append(event) {
+            Ok(()) => result,
+            Err(error) => {
+                tracing::error!(%error, "an action could not be recorded");
+                // What went wrong first matters more to the caller.
+                result.and(Err(error.into()))
+            }
+        }
+    }
+}
+
+fn record(caller: &Caller, run: &RunId, name: &str) -> NewEntry {
+    NewEntry {
+        caller: caller.clone(),
+        kind: Kind::Record { run: run.clone() },
+        name: name.to_owned(),
+    }
+}

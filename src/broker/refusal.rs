@@ -1,0 +1,244 @@
+//! Why the broker did not do what it was asked, in words that help.
+
+use crate::{
+    artifact::{LocalError, StoreError},
+    audit::AuditError,
+    engine::{
+        EngineError,
+        tether::{TetherError, message::GuestError},
+    },
+    policy::Denial,
+    session::SessionError,
+};
+
+/// An action that was not done. Its message is belljar's own; what it quotes from inside a sandbox is kept
+/// apart, so that it is fenced before it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    kind: Kind,
+    reason: &'static str,
+    message: String,
+    quoted: Option<String>,
+}
+
+/// Which of two very different things a refusal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It is not allowed, or makes no sense.
+    Denied,
+    /// It was allowed and could not be done.
+    Failed,
+}
+
+impl Refusal {
+    /// Something that was allowed and could not be done, with a constant `reason` for the audit log and a message that
+    /// says what to do.
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Failed,
+            reason,
+            message: message.into(),
+            quoted: None,
+        }
+    }
+
+    /// Something that is not allowed or makes no sense.
+    pub(crate) fn denied(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Denied,
+            ..Self::new(reason, message)
+        }
+    }
+
+    /// Arguments that do not parse.
+    pub(crate) fn arguments(message: impl Into<String>) -> Self {
+        Self::denied("bad_arguments", message)
+    }
+
+    /// A fault of belljar's own. The details are in its log, not in front of the model.
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            "internal",
+            "the call failed inside belljar; the server goes on. Its log on standard error has the details",
+        )
+    }
+
+    /// The call was taken back by its client.
+    pub(crate) fn cancelled() -> Self {
+        Self::new("cancelled", "the call was cancelled")
+    }
+
+    /// The server stops.
+    pub(crate) fn closing() -> Self {
+        Self::new(
+            "closing",
+            "belljar is shutting down: nothing is started any more",
+        )
+    }
+
+    /// Adds text that came from inside a sandbox.
+    #[must_use]
+    pub(crate) fn quoting(mut self, text: impl Into<String>) -> Self {
+        self.quoted = Some(text.into());
+        self
+    }
+
+    /// Nothing of that id, or not this caller's.
+    pub(crate) fn unknown_artifact() -> Self {
+        Self::denied(
+            "unknown_artifact",
+            "unknown artifact: use an artifact_id that run_code or fetch_artifact returned",
+        )
+    }
+
+    /// The session ended under the call.
+    pub(crate) fn session_ended() -> Self {
+        Self::new(
+            "session_ended",
+            "the session ended during the call: it was closed, its lease was over, or the server stops",
+        )
+    }
+
+    /// A file of the user's that could not be moved.
+    pub(crate) fn local(error: &std::io::Error) -> Self {
+        tracing::warn!(%error, "a file could not be moved between the store and the user's folders");
+        Self::new(
+            "local_file",
+            "the file could not be read or written; belljar's log on standard error has the details",
+        )
+    }
+
+    /// An upload that cannot be had.
+    pub(crate) fn upload(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::new(
+                "unknown_upload",
+                "unknown file_id: use one that upload_file returned, or upload the file again",
+            ),
+            StoreError::Expired => Self::new(
+                "expired_upload",
+                "the upload has expired: upload the file again",
+            ),
+            other => other.into(),
+        }
+    }
+
+    /// Whether the caller was told no, rather than that something failed.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.kind == Kind::Denied
+    }
+
+    /// The constant name of the reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// What happened and what to do, in belljar's own words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What came from inside the sandbox and must be fenced.
+    #[must_use]
+    pub fn quoted(&self) -> Option<&str> {
+        self.quoted.as_deref()
+    }
+}
+
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Self {
+        Self::denied(denial.reason(), denial.to_string())
+    }
+}
+
+impl From<SessionError> for Refusal {
+    fn from(error: SessionError) -> Self {
+        Self::denied(error.reason(), error.to_string())
+    }
+}
+
+impl From<EngineError> for Refusal {
+    fn from(error: EngineError) -> Self {
+        tracing::warn!(%error, "no sandbox");
+        Self::new(error.reason(), error.to_string())
+    }
+}
+
+impl From<GuestError> for Refusal {
+    fn from(error: GuestError) -> Self {
+        let advice = match error {
+            GuestError::NoSpace => ": make room, or ask for a larger `limits.workspace_mib`",
+            GuestError::NotFound => ": list_files shows what there is",
+            GuestError::NotRegular => ": links, folders and devices are never followed or read",
+            GuestError::Spawn { .. } => ": the image does not have this language's command",
+            _ => "",
+        };
+        Self::new("workspace", format!("{error}{advice}"))
+    }
+}
+
+impl From<TetherError> for Refusal {
+    fn from(error: TetherError) -> Self {
+        match error {
+            TetherError::Guest(error) => error.into(),
+            TetherError::HelloTimeout | TetherError::Lost | TetherError::Violation(_) => Self::new(
+                "sandbox_lost",
+                format!(
+                    "{error}, and the sandbox with it: a fresh run, or a new session, may succeed"
+                ),
+            ),
+            TetherError::TooLarge | TetherError::TooManyRequests | TetherError::Source(_) => {
+                Self::new("sandbox", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::unknown_artifact(),
+            StoreError::Expired => Self::denied("expired", format!("the artifact has {error}")),
+            StoreError::TooLarge { .. } => {
+                Self::denied("too_large", format!("the file has {error}"))
+            }
+            StoreError::Damaged
+            | StoreError::Locked
+            | StoreError::Io { .. }
+            | StoreError::Panicked => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the artifact store failed"
+                );
+                Self::new(
+                    "store",
+                    format!(
+                        "{error}: is the disk of the state directory full? `belljar doctor` looks"
+                    ),
+                )
+            }
+        }
+    }
+}
+
+impl From<LocalError> for Refusal {
+    fn from(error: LocalError) -> Self {
+        Self::denied("local_file", error.to_string())
+    }
+}
+
+impl From<AuditError> for Refusal {
+    fn from(error: AuditError) -> Self {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the audit log failed"
+        );
+        Self::new(
+            "audit",
+            "the action could not be recorded, so it is not done: is the disk of the state directory full?",
+        )
+    }
+}

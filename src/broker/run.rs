@@ -1,0 +1,375 @@
+//! A run, from the question to the record: decide, lease, put the inputs in, run, collect, record.
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Broker, Refusal,
+    collect::{self, Collected},
+    execute::{self, Account, NotStarted},
+    outcome::{self, Cause, End},
+    record::{Draft, Keep},
+    report::{RunReport, SandboxReport, StreamReport},
+};
+use crate::{
+    artifact::Entry,
+    audit::StreamRecord,
+    engine::{
+        Sandbox,
+        tether::message::{Exit, InlineFile},
+    },
+    output::{self, CapturedStream, SHOWN_BYTES},
+    policy::{Content, RunAsk, RunPlan},
+    types::{Caller, KIB, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
+};
+
+/// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
+const INLINE_BYTES: usize = 1024 * KIB as usize;
+
+/// Inputs on their way into a sandbox.
+#[derive(Debug, Default)]
+struct Inputs {
+    inline: Vec<InlineFile>,
+    large: Vec<(WorkspacePath, Large)>,
+}
+
+#[derive(Debug)]
+enum Large {
+    Bytes(Bytes),
+    Kept(Entry),
+}
+
+/// What a run is called and where it takes place, for its report.
+struct Scene<'a> {
+    caller: &'a Caller,
+    run_id: &'a RunId,
+    image: String,
+    network: String,
+    session: Option<SandboxId>,
+    fresh: bool,
+    limits: Limits,
+}
+
+impl Broker {
+    /// Runs a program for `caller`: in a sandbox of its own, or in the caller's session.
+    pub async fn run(
+        &self,
+        caller: &Caller,
+        session: Option<&str>,
+        ask: RunAsk,
+        cancelled: &CancellationToken,
+    ) -> Result<RunReport, Refusal> {
+        let run_id = RunId::random();
+        let mut draft = self.recorder.run(caller, &run_id, &ask);
+        let result = match session {
+            None => {
+                self.run_fresh(caller, &run_id, ask, cancelled, &mut draft)
+                    .await
+            }
+            Some(session) => {
+                self.run_in_session(caller, session, &run_id, ask, cancelled, &mut draft)
+                    .await
+            }
+        };
+        self.recorder.record(draft, result)
+    }
+
+    async fn run_fresh(
+        &self,
+        caller: &Caller,
+        run_id: &RunId,
+        ask: RunAsk,
+        cancelled: &CancellationToken,
+        draft: &mut Draft,
+    ) -> Result<RunReport, Refusal> {
+        let (launch, plan) = self.policy.fresh_run(caller, ask)?;
+        let (launched, plan) = (launch.action(), plan.action());
+        draft.launch(launched);
+        draft.plan(plan);
+        let inputs = self.inputs(caller, plan, draft).await?;
+        let place = self.gate.enter(cancelled).await?;
+        let sandbox = self.launch(&launch, cancelled).await?;
+        draft.sandbox(sandbox.image_id(), sandbox.runtime());
+        let account = self
+            .play(&sandbox, caller, run_id, plan, inputs, cancelled, draft)
+            .await?;
+        let collected = match (account.cause, account.end) {
+            // Nobody will read what a cancelled call left.
+            (Some(Cause::Cancelled), _) => Collected::default(),
+            (_, End::Told(_)) => {
+                collect::copies(&sandbox, &self.store, caller, run_id, &account.files).await
+            }
+            (_, End::Lost { .. }) => Collected {
+                omitted: account.files.len() as u64,
+                ..Collected::default()
+            },
+        };
+        let scene = Scene {
+            caller,
+            run_id,
+            image: launched.image.clone(),
+            network: launched.network.name().to_owned(),
+            session: None,
+            fresh: true,
+            limits: launched.limits,
+        };
+        let report = self
+            .report(&sandbox, plan, &scene, account, collected, draft)
+            .await;
+        // In the background: nobody should wait for the daemon to clean up. The place is free once it is gone.
+        self.tasks.spawn(async move {
+            if let Err(error) = sandbox.destroy().await {
+                tracing::warn!(%error, "a sandbox could not be destroyed yet");
+            }
+            drop(place);
+        });
+        Ok(report)
+    }
+
+    async fn run_in_session(
+        &self,
+        caller: &Caller,
+        session: &str,
+        run_id: &RunId,
+        ask: RunAsk,
+        cancelled: &CancellationToken,
+        draft: &mut Draft,
+    ) -> Result<RunReport, Refusal> {
+        // Decided before the session's turn is waited for: what is not allowed is refused at once.
+        let terms = self.sessions.terms(caller, session)?;
+        let plan = self.policy.session_run(caller, &terms, ask)?;
+        let plan = plan.action();
+        let limits = Limits {
+            output_kib: plan.output_kib,
+            ..terms.limits
+        };
+        draft.limits(&limits);
+        draft.plan(plan);
+        let inputs = self.inputs(caller, plan, draft).await?;
+        let lease = self.lease(caller, session, cancelled).await?;
+        draft.session(lease.id());
+        draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
+        let fresh = lease.use_for_run();
+        let stop = CancellationToken::new();
+        let account = tokio::select! {
+            account = self.play(&lease.sandbox, caller, run_id, plan, inputs, &stop, draft) => account,
+            () = async {
+                tokio::select! {
+                    () = cancelled.cancelled() => {}
+                    () = lease.ending() => {}
+                }
+                stop.cancel();
+                std::future::pending().await
+            } => return Err(Refusal::internal()),
+        };
+        let account = match account {
+            Ok(account) => account,
+            Err(refusal) => {
+                // It may be the sandbox that is to blame.
+                self.answered(lease, Ok(()))?;
+                return Err(refusal);
+            }
+        };
+        let collected = match (account.cause, account.end) {
+            (Some(Cause::Cancelled), _) => Collected::default(),
+            (_, End::Told(_)) => {
+                collect::names(&lease.sandbox, &self.store, caller, run_id, &account.files).await
+            }
+            (_, End::Lost { .. }) => Collected {
+                omitted: account.files.len() as u64,
+                ..Collected::default()
+            },
+        };
+        let lost = match account.end {
+            End::Told(_) => lease.sandbox.is_lost(),
+            End::Lost { .. } => true,
+        };
+        let scene = Scene {
+            caller,
+            run_id,
+            image: terms.image.tag.clone(),
+            network: terms.network.name().to_owned(),
+            session: Some(lease.id().clone()),
+            fresh,
+            limits,
+        };
+        let report = self
+            .report(&lease.sandbox, plan, &scene, account, collected, draft)
+            .await;
+        if lost && let Some(ended) = lease.lost() {
+            self.bury(ended);
+        }
+        Ok(report)
+    }
+
+    /// Looks up the inputs before a sandbox is made for them.
+    async fn inputs(
+        &self,
+        caller: &Caller,
+        plan: &RunPlan,
+        draft: &mut Draft,
+    ) -> Result<Inputs, Refusal> {
+        let mut inputs = Inputs::default();
+        let mut room = INLINE_BYTES;
+        for file in &plan.files {
+            let bytes = match &file.content {
+                Content::Inline(bytes) => Bytes::copy_from_slice(bytes),
+                Content::Upload(id) => {
+                    let kept = self
+                        .store
+                        .upload_get(caller, id)
+                        .await
+                        .map_err(Refusal::upload)?;
+                    draft.input(&file.path, kept.sha256, kept.bytes);
+                    if kept.bytes > room as u64 {
+                        inputs.large.push((file.path.clone(), Large::Kept(kept)));
+                        continue;
+                    }
+                    self.store.read(&kept, 0, kept.bytes).await?
+                }
+            };
+            if let Content::Inline(_) = file.content {
+                draft.input(&file.path, Sha256::of(&bytes), bytes.len() as u64);
+            }
+            if bytes.len() > room {
+                inputs.large.push((file.path.clone(), Large::Bytes(bytes)));
+            } else {
+                room -= bytes.len();
+                inputs.inline.push(InlineFile {
+                    path: file.path.as_bytes().to_vec(),
+                    bytes: bytes.to_vec(),
+                });
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Puts the inputs in, records that the program is about to run, and runs it.
+    async fn play(
+        &self,
+        sandbox: &Sandbox,
+        caller: &Caller,
+        run_id: &RunId,
+        plan: &RunPlan,
+        inputs: Inputs,
+        cancelled: &CancellationToken,
+        draft: &mut Draft,
+    ) -> Result<Account, Refusal> {
+        for (path, large) in inputs.large {
+            tokio::select! {
+                written = self.put(sandbox, &path, large) => written?,
+                () = cancelled.cancelled() => return Err(Refusal::cancelled()),
+                () = self.stopping.cancelled() => return Err(Refusal::closing()),
+            }
+        }
+        self.recorder.begin(draft, caller, run_id, plan).await?;
+        let stop = cancelled.child_token();
+        let run = execute::execute(sandbox, plan, inputs.inline, self.store.spool_dir(), &stop);
+        let stopping = async {
+            self.stopping.cancelled().await;
+            stop.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            account = run => account.map_err(|NotStarted(error)| error.into()),
+            () = stopping => Err(Refusal::closing()),
+        }
+    }
+
+    async fn put(
+        &self,
+        sandbox: &Sandbox,
+        path: &WorkspacePath,
+        large: Large,
+    ) -> Result<(), Refusal> {
+        match large {
+            Large::Bytes(bytes) => {
+                let size = bytes.len() as u64;
+                sandbox
+                    .write(path.as_bytes(), size, std::io::Cursor::new(bytes))
+                    .await?;
+            }
+            Large::Kept(kept) => {
+                let blob = self.store.open_blob(&kept).await?;
+                sandbox.write(path.as_bytes(), kept.bytes, blob).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges the account, keeps the raw output, and completes the record.
+    async fn report(
+        &self,
+        sandbox: &Sandbox,
+        plan: &RunPlan,
+        scene: &Scene<'_>,
+        account: Account,
+        collected: Collected,
+        draft: &mut Draft,
+    ) -> RunReport {
+        let outcome = outcome::judge(account.cause, account.end);
+        let exit: Option<Exit> = match account.end {
+            End::Told(exit) => Some(exit),
+            End::Lost { .. } => None,
+        };
+        let captured = account.captured;
+        let (out, err) = (&captured.stdout, &captured.stderr);
+        draft.outputs(
+            StreamRecord {
+                sha256: out.sha256,
+                bytes: out.window.bytes(),
+            },
+            StreamRecord {
+                sha256: err.sha256,
+                bytes: err.window.bytes(),
+            },
+        );
+        let stdout = self.stream(scene, "stdout", captured.stdout).await;
+        let stderr = self.stream(scene, "stderr", captured.stderr).await;
+        for artifact in &collected.artifacts {
+            draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
+        }
+        let artifacts_omitted = collected
+            .omitted
+            .saturating_add(exit.map_or(0, |exit| exit.files_omitted));
+        draft.outcome(outcome, account.duration, artifacts_omitted);
+        RunReport {
+            run_id: scene.run_id.clone(),
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            signal: outcome.signal.map(signal::name),
+            stdout,
+            stderr,
+            duration: account.duration,
+            cpu: std::time::Duration::from_micros(exit.map_or(0, |exit| exit.cpu_us)),
+            peak_memory_bytes: exit
+                .map(|exit| exit.peak_rss_bytes)
+                .filter(|bytes| *bytes > 0),
+            artifacts: collected.artifacts,
+            artifacts_omitted,
+            sandbox: SandboxReport {
+                runtime: sandbox.runtime().to_owned(),
+                image: scene.image.clone(),
+                network: scene.network.clone(),
+                session: scene.session.clone(),
+                fresh: scene.fresh,
+            },
+            language: plan.language.clone(),
+            limits: scene.limits,
+        }
+    }
+    /// Shows a stream, and keeps it whole where that is not all of it as it is.
+    async fn stream(&self, scene: &Scene<'_>, name: &str, stream: CapturedStream) -> StreamReport {
+        let shown = output::show(&stream.window, SHOWN_BYTES);
+        let keep = if shown.is_faithful() {
+            Keep::Record
+        } else {
+            Keep::Output
+        };
+        let artifact_id = self
+            .recorder
+            .output(scene.caller, scene.run_id, name, stream.raw, keep)
+            .await;
+        StreamReport { shown, artifact_id }
+    }
+}

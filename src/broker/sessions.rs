@@ -1,0 +1,126 @@
+//! Sessions: a sandbox that outlives a run, because somebody asked for it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Broker, Refusal, record::Draft, report::Opened, room::Room};
+use crate::{
+    audit::Action,
+    policy::SessionAsk,
+    session::Ended,
+    types::{Caller, SandboxId},
+};
+
+impl Broker {
+    /// Opens a session of `caller`.
+    pub async fn open_session(
+        &self,
+        caller: &Caller,
+        ask: &SessionAsk,
+        cancelled: &CancellationToken,
+    ) -> Result<Opened, Refusal> {
+        let mut draft = Draft::new(Action::OpenSession, caller);
+        let result = self.open(caller, ask, cancelled, &mut draft).await;
+        self.recorder.record(draft, result)
+    }
+
+    async fn open(
+        &self,
+        caller: &Caller,
+        ask: &SessionAsk,
+        cancelled: &CancellationToken,
+        draft: &mut Draft,
+    ) -> Result<Opened, Refusal> {
+        let (launch, terms) = self.policy.open_session(caller, ask)?;
+        draft.launch(launch.action());
+        draft.language(&terms.language);
+        let place = self.sessions.reserve(caller)?;
+        let gate = self.gate.enter(cancelled).await?;
+        let sandbox = self.launch(&launch, cancelled).await?;
+        draft.sandbox(sandbox.image_id(), sandbox.runtime());
+        let id = sandbox.id().clone();
+        draft.session(&id);
+        let runtime = sandbox.runtime().to_owned();
+        let room = Arc::new(Room::new(sandbox, gate));
+        let idle = terms.idle;
+        let languages = terms
+            .image
+            .languages
+            .iter()
+            .map(|language| language.name.clone())
+            .collect();
+        let opened = match self.sessions.insert(place, id, terms, room) {
+            Ok(opened) => opened,
+            Err(room) => {
+                self.destroy(room);
+                return Err(Refusal::closing());
+            }
+        };
+        Ok(Opened {
+            session: opened.id,
+            expires_at: opened.expires_at.to_string(),
+            idle_seconds: idle.as_secs(),
+            languages,
+            image: launch.action().image.clone(),
+            runtime,
+            network: launch.action().network.name().to_owned(),
+        })
+    }
+
+    /// Closes a session of `caller` and destroys everything in it.
+    pub async fn close_session(
+        &self,
+        caller: &Caller,
+        session: &str,
+    ) -> Result<SandboxId, Refusal> {
+        let mut draft = Draft::new(Action::CloseSession, caller);
+        let result = self.close(caller, session, &mut draft).await;
+        self.recorder.record(draft, result)
+    }
+
+    async fn close(
+        &self,
+        caller: &Caller,
+        session: &str,
+        draft: &mut Draft,
+    ) -> Result<SandboxId, Refusal> {
+        // The sessions know every id that parses; this one is only for the answer.
+        let id = SandboxId::parse(session).map_err(|_| crate::session::SessionError::Unknown)?;
+        draft.session(&id);
+        let ended = self.sessions.close(caller, session).await?;
+        if let Some(ended) = ended {
+            let gone = ended.sandbox.sandbox.destroy().await;
+            drop(ended.place);
+            gone?;
+        }
+        Ok(id)
+    }
+
+    /// Destroys what a session leaves, in the background; its place is free once it is gone.
+    pub(super) fn bury(&self, ended: Ended<Arc<Room>>) {
+        self.tasks.spawn(async move {
+            tracing::debug!(session = %ended.id, why = %ended.why, "a session ended");
+            if let Err(error) = ended.sandbox.sandbox.destroy().await {
+                tracing::warn!(session = %ended.id, %error, "a session's sandbox could not be destroyed yet");
+            }
+            drop(ended);
+        });
+    }
+
+    /// Destroys a sandbox that became nobody's.
+    fn destroy(&self, room: Arc<Room>) {
+        self.tasks.spawn(async move {
+            if let Err(error) = room.sandbox.destroy().await {
+                tracing::warn!(%error, "a sandbox could not be destroyed yet");
+            }
+        });
+    }
+
+    /// Ends every session; running calls are given `patience` to stop.
+    pub(super) async fn end_sessions(&self, patience: Duration) {
+        for ended in self.sessions.drain(patience).await {
+            self.bury(ended);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Puts the parts together: settings and environment in, a running broker out.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use crate::{
+    artifact::{Access, AllowedDirs, Options, Store},
+    audit::Log,
+    broker::{Broker, Parts},
+    config::{Environment, Settings},
+    engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint},
+    types::MIB,
+};
+
+/// A broker with everything behind it.
+pub(super) struct App {
+    broker: Arc<Broker>,
+}
+
+impl App {
+    /// Opens the state directory and starts the background work. The daemon may be down: that shows with the
+    /// first call that needs it.
+    pub(super) fn start(settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
+        let state = environment.state_dir()?;
+        let engine = engine(&settings, environment)?;
+        let store = Store::open(
+            state.join("artifacts"),
+            Options {
+                ttl: settings.artifacts.ttl,
+                cap_bytes: settings.artifacts.cap_mib.saturating_mul(MIB),
+                ..Options::default()
+            },
+        )
+        .context("open the artifact store")?;
+        let audit = Log::open(&state.join("audit"), engine.instance().id())
+            .context("open the audit log")?;
+        let read = settings
+            .files
+            .read
+            .iter()
+            .map(|dir| (dir.clone(), Access::Read));
+        let write = settings
+            .files
+            .read_write
+            .iter()
+            .map(|dir| (dir.clone(), Access::ReadWrite));
+        let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
+        let broker = Broker::new(
+            &settings,
+            Parts {
+                engine,
+                store,
+                audit,
+                local,
+            },
+        );
+        broker.start().context("begin the audit log")?;
+        Ok(Self { broker })
+    }
+
+    /// The one door.
+    pub(super) fn broker(&self) -> Arc<Broker> {
+        Arc::clone(&self.broker)
+    }
+
+    /// Ends everything that runs and leaves no container.
+    pub(super) async fn stop(self) {
+        self.broker.stop().await;
+    }
+}
+
+/// An engine of this process, with its own instance file.
+pub(super) fn engine(settings: &Settings, environment: &Environment) -> anyhow::Result<Engine> {
+    let instance = Instance::create(&environment.state_dir()?)?;
+    let options = EngineOptions {
+        runtime: settings.docker.runtime.clone(),
+    };
+    Ok(Engine::new(
+        Arc::new(docker(settings, environment)),
+        instance,
+        options,
+    ))
+}
+
+/// The daemon that the settings and the environment lead to. Nothing is asked of it yet.
+pub(super) fn docker(settings: &Settings, environment: &Environment) -> Docker {
+    Docker::new(endpoint::Environment {
+        configured: settings.docker.host.clone(),
+        docker_host: environment.docker_host.clone(),
+        docker_context: environment.docker_context.clone(),
+        docker_config: environment.docker_config.clone(),
+        home: environment.home.clone(),
+        runtime_dir: environment.runtime_dir.clone(),
+    })
+}

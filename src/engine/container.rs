@@ -1,0 +1,165 @@
+//! Owns one container on the daemon, and makes sure that it goes.
+//!
+//! From the moment of its making a container has exactly one owner here. Dropping the owner schedules
+//! the removal on the engine's task tracker; nothing may keep only the daemon's id of a container.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::OnceCell;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    daemon::{Daemon, DaemonError, State},
+    uid::Uid,
+};
+
+/// Waits between attempts to remove a container: the daemon may be busy with the same removal, or with the
+/// death of the container, or be restarting.
+const RETRIES: [Duration; 6] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+
+/// Waits before looking for a container whose making was not confirmed: the daemon may still be at it.
+const LATE: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(20),
+    Duration::from_secs(60),
+];
+
+/// A container of ours.
+pub(super) struct Container {
+    id: String,
+    daemon: Arc<dyn Daemon>,
+    tasks: TaskTracker,
+    /// Given back once the container is gone.
+    uid: Option<Uid>,
+    destroyed: Arc<OnceCell<()>>,
+    scheduled: AtomicBool,
+}
+
+impl std::fmt::Debug for Container {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Container")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Container {
+    /// Takes ownership of a container that was just made.
+    pub(super) fn own(
+        id: String,
+        daemon: Arc<dyn Daemon>,
+        tasks: TaskTracker,
+        uid: Option<Uid>,
+    ) -> Self {
+        Self {
+            id,
+            daemon,
+            tasks,
+            uid,
+            destroyed: Arc::new(OnceCell::new()),
+            scheduled: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) async fn kill(&self) -> Result<(), DaemonError> {
+        self.daemon.kill(&self.id).await
+    }
+
+    pub(super) async fn wait(&self, limit: Duration) -> Result<State, DaemonError> {
+        self.daemon.wait(&self.id, limit).await
+    }
+
+    /// Removes the container and waits for it; the work goes on when this future is dropped.
+    pub(super) async fn destroy(&self) -> Result<(), DaemonError> {
+        match self.removal().await {
+            Ok(result) => result,
+            // The task panicked or the runtime ends: the sweep of the instance is left.
+            Err(error) => {
+                tracing::warn!(container = self.id, %error, "removal of a container was interrupted");
+                Ok(())
+            }
+        }
+    }
+
+    fn removal(&self) -> tokio::task::JoinHandle<Result<(), DaemonError>> {
+        self.scheduled.store(true, Ordering::Relaxed);
+        let daemon = Arc::clone(&self.daemon);
+        let destroyed = Arc::clone(&self.destroyed);
+        let uid = self.uid.clone();
+        let id = self.id.clone();
+        self.tasks.spawn(async move {
+            let result = destroyed
+                .get_or_try_init(|| remove(daemon.as_ref(), &id))
+                .await
+                .map(|()| ());
+            if let Err(error) = &result {
+                tracing::warn!(container = id, %error, "a container could not be removed");
+            }
+            drop(uid);
+            result
+        })
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if !self.scheduled.load(Ordering::Relaxed) && tokio::runtime::Handle::try_current().is_ok()
+        {
+            drop(self.removal());
+        }
+    }
+}
+
+/// Kills and removes, again and again, until the daemon says that the container is gone.
+pub(super) async fn remove(daemon: &dyn Daemon, id: &str) -> Result<(), DaemonError> {
+    let mut waits = RETRIES.iter();
+    loop {
+        let error = match daemon.remove(id).await {
+            Ok(()) => match daemon.inspect(id).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) => DaemonError::Conflict {
+                    call: "remove container",
+                    why: "it is still there".to_owned(),
+                },
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        match waits.next() {
+            Some(wait) => tokio::time::sleep(*wait).await,
+            None => return Err(error),
+        }
+    }
+}
+
+/// Looks, in the background, for a container whose making failed without an answer, and removes it.
+/// Not tracked: an engine that closes sweeps its instance's containers by name anyway.
+pub(super) fn remove_late(daemon: &Arc<dyn Daemon>, name: String) {
+    let daemon = Arc::clone(daemon);
+    tokio::spawn(async move {
+        for wait in LATE {
+            tokio::time::sleep(wait).await;
+            if let Err(error) = remove(daemon.as_ref(), &name).await {
+                tracing::warn!(container = name, %error, "a container could not be removed");
+            }
+        }
+    });
+}

@@ -1,0 +1,530 @@
+//! The seam: the few calls of a Docker daemon that the engine needs, in plain types of our own.
+//!
+//! Whatever implements [`Daemon`] puts a deadline on every call and never retries one that changes
+//! something: the engine decides that. Texts that a daemon sends are bounded by [`quoted`] before they
+//! reach an error.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::types::visible;
+
+/// Characters of a daemon's own words in an error. Stops a daemon, or an image whose labels and names
+/// it quotes, from filling a reader's context.
+pub const MAX_QUOTE_CHARS: usize = 400;
+
+/// Bytes kept of a container's standard error. It carries only what the guest says before it dies;
+/// stops a hostile image's entry from growing the server.
+pub const MAX_LOG_BYTES: usize = 4096;
+
+/// Shortens and escapes what the daemon said, so that it may stand in an error.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let shown = visible::escape_name(text.trim().as_bytes());
+    match shown.char_indices().nth(MAX_QUOTE_CHARS) {
+        None => shown,
+        Some((cut, _)) => format!("{}…", &shown[..cut]),
+    }
+}
+
+/// Why a call to the daemon failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DaemonError {
+    /// Nothing answers, or not with Docker's API.
+    #[error(
+        "no Docker daemon answers at {endpoint}: {why}; start Docker (Docker Desktop, or `sudo systemctl start docker`), \
+         or name another daemon in DOCKER_HOST, then check with `belljar doctor`"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        endpoint: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// The daemon did not answer in time.
+    #[error(
+        "the Docker daemon did not answer `{call}` within {seconds} s; it may be overloaded: check it with `docker info`"
+    )]
+    Timeout {
+        /// The call.
+        call: &'static str,
+        /// Its deadline in seconds.
+        seconds: u64,
+    },
+    /// What the call names does not exist.
+    #[error("the Docker daemon knows no such object (`{call}`): {why}")]
+    NotFound {
+        /// The call.
+        call: &'static str,
+        /// The daemon's words.
+        why: String,
+    },
+    /// The state of things forbids the call: a name is taken, a volume in use.
+    #[error("the Docker daemon reports a conflict (`{call}`): {why}")]
+    Conflict {
+        /// The call.
+        call: &'static str,
+        /// The daemon's words.
+        why: String,
+    },
+    /// The daemon refused or failed.
+    #[error("the Docker daemon failed `{call}`: {why}")]
+    Failed {
+        /// The call.
+        call: &'static str,
+        /// The daemon's words.
+        why: String,
+    },
+}
+
+/// Where the daemon is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address, as `unix:///var/run/docker.sock`.
+    pub endpoint: String,
+    /// Why this one was chosen.
+    pub why: String,
+    /// Whether the daemon may be this machine's.
+    pub locality: Locality,
+}
+
+/// How near the daemon is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locality {
+    /// It listens on a socket of this machine, though it may pass on to a virtual one.
+    LocalSocket,
+    /// It is reached over a network: nothing of its machine can be read but through its API.
+    Network,
+}
+
+/// Versions of the daemon and its parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// The engine's.
+    pub engine: String,
+    /// The newest API version it speaks.
+    pub api: String,
+    /// Its parts by name: `containerd`, `runc`, …
+    pub components: BTreeMap<String, String>,
+}
+
+/// What the daemon says about its machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// `linux` or `windows`.
+    pub os_type: String,
+    /// As `uname -m` says it.
+    pub architecture: String,
+    /// The distribution.
+    pub operating_system: String,
+    /// The kernel's version.
+    pub kernel: String,
+    /// `1` or `2`.
+    pub cgroup_version: String,
+    /// `cgroupfs`, `systemd`, `none`.
+    pub cgroup_driver: String,
+    /// As `name=seccomp,profile=default`.
+    pub security_options: Vec<String>,
+    /// Its own id, so that two daemons can be told apart.
+    pub daemon_id: String,
+    /// The runtimes that it can use: name and program.
+    pub runtimes: BTreeMap<String, String>,
+    /// The one it uses unless told.
+    pub default_runtime: String,
+    /// Processors.
+    pub cpus: u64,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Where it keeps its data.
+    pub root_dir: String,
+    /// What it warns of.
+    pub warnings: Vec<String>,
+}
+
+impl Info {
+    /// Whether a security option of this name is on.
+    #[must_use]
+    pub fn has_security(&self, name: &str) -> bool {
+        self.security_options.iter().any(|option| {
+            option == name
+                || option
+                    .split(',')
+                    .any(|part| part.strip_prefix("name=") == Some(name))
+        })
+    }
+}
+
+/// An image on the daemon. Its configuration is hostile data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// `sha256:…`
+    pub id: String,
+    /// Paths that Docker would make writable host volumes for.
+    pub volumes: Vec<String>,
+    /// Names of its labels.
+    pub label_names: Vec<String>,
+    /// `NAME=value` each.
+    pub env: Vec<String>,
+    /// `amd64`, `arm64`, …
+    pub architecture: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// A container to be made: every field that Docker or an image could otherwise fill in.
+///
+/// What no sandbox may ever have (privileges, devices, binds, published ports, …) has no field at
+/// all; implementations set it closed and report it in [`Inspected::unasked`] when it is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerSpec {
+    /// The image's id, never a reference: a tag may move between look-up and create.
+    pub image: String,
+    /// What runs as PID 1.
+    pub entrypoint: Vec<String>,
+    /// Its arguments.
+    pub command: Vec<String>,
+    /// `NAME=value`, or `NAME` alone to take away a variable that the image sets.
+    pub env: Vec<String>,
+    /// Absolute.
+    pub working_dir: String,
+    /// `uid:gid`, numeric.
+    pub user: String,
+    /// The same for all.
+    pub hostname: String,
+    /// Empty.
+    pub domainname: String,
+    /// Ours.
+    pub labels: BTreeMap<String, String>,
+    /// What `docker stop` would send.
+    pub stop_signal: String,
+    /// `["NONE"]`.
+    pub healthcheck: Vec<String>,
+    /// How standard input and output behave.
+    pub stdio: Stdio,
+    /// What the daemon's host grants.
+    pub host: HostSpec,
+}
+
+/// Standard input and output of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdio {
+    /// Open, and closed for good once the first client is gone: no terminal.
+    Once,
+    /// None at all.
+    Closed,
+    /// Anything else that a daemon may report.
+    Other,
+}
+
+/// What the daemon's host grants a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Whether the root file system is read-only.
+    pub readonly_rootfs: bool,
+    /// Whether the daemon removes the container by itself when it ends.
+    pub auto_remove: bool,
+    /// Capabilities taken away.
+    pub cap_drop: Vec<String>,
+    /// Capabilities given.
+    pub cap_add: Vec<String>,
+    /// As `no-new-privileges`.
+    pub security_opt: Vec<String>,
+    /// `none`.
+    pub network_mode: String,
+    /// `private`.
+    pub ipc_mode: String,
+    /// `private`.
+    pub cgroupns_mode: String,
+    /// `none`.
+    pub log_driver: String,
+    /// `no`.
+    pub restart_policy: String,
+    /// In bytes.
+    pub memory: i64,
+    /// Memory and swap together, in bytes.
+    pub memory_swap: i64,
+    /// Processes and threads.
+    pub pids_limit: i64,
+    /// Billionths of a processor.
+    pub nano_cpus: i64,
+    /// By name.
+    pub ulimits: BTreeMap<String, i64>,
+    /// `/dev/shm` in bytes.
+    pub shm_size: i64,
+    /// Mount options by path.
+    pub tmpfs: BTreeMap<String, String>,
+    /// Added to the kernel's badness.
+    pub oom_score_adj: i64,
+    /// By name, never the daemon's choice.
+    pub runtime: String,
+    /// Resolvers.
+    pub dns: Vec<String>,
+    /// Search domains.
+    pub dns_search: Vec<String>,
+    /// Volumes.
+    pub mounts: Vec<VolumeMount>,
+}
+
+/// A named volume in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeMount {
+    /// The volume's name.
+    pub volume: String,
+    /// Where it is mounted.
+    pub target: String,
+    /// What the container may do with it.
+    pub access: Access,
+    /// What happens when it is empty.
+    pub seeding: Seeding,
+}
+
+/// What a container may do with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read and execute.
+    ReadOnly,
+    /// Write too.
+    ReadWrite,
+}
+
+/// What happens to an empty volume that is mounted over a directory of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seeding {
+    /// It stays as it is. For every sandbox: a hostile image must not be able to fill the volume.
+    Never,
+    /// The daemon copies the directory's content into it.
+    FromImage,
+}
+
+/// A container that was created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Created {
+    /// The daemon's id of it.
+    pub id: String,
+    /// What the daemon could not do as asked.
+    pub warnings: Vec<String>,
+}
+
+/// A container as the daemon reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// The daemon's id of it.
+    pub id: String,
+    /// Without the leading slash.
+    pub name: String,
+    /// Its configuration, read back.
+    pub spec: ContainerSpec,
+    /// Names of settings that are open although no sandbox may have them.
+    pub unasked: Vec<String>,
+    /// What is mounted in fact, other than tmpfs.
+    pub mounted: Vec<Mounted>,
+    /// How it is.
+    pub state: State,
+}
+
+/// A mount that the daemon made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// `volume`, `bind`, …
+    pub kind: String,
+    /// The volume's name.
+    pub name: String,
+    /// Where.
+    pub target: String,
+    /// What the container may do with it.
+    pub access: Access,
+}
+
+/// How a container is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Whether the daemon saw the kernel kill for want of memory.
+    pub oom: OomFlag,
+    /// Of its PID 1, once it has ended.
+    pub exit_code: i64,
+    /// Why it could not start.
+    pub error: String,
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Made, not started.
+    #[default]
+    Created,
+    /// It runs (or is paused, or restarting).
+    Running,
+    /// It has ended.
+    Ended,
+}
+
+/// The daemon's `OOMKilled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OomFlag {
+    /// Not set, which proves nothing.
+    #[default]
+    Clear,
+    /// Set.
+    Set,
+}
+
+/// A container in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The daemon's id of it.
+    pub id: String,
+    /// Without the leading slash.
+    pub name: String,
+    /// Its labels, which an image may have forged.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The two ends of a container's attached streams.
+pub struct Attached {
+    /// What the container writes to standard output.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its standard input.
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What it wrote to standard error.
+    pub log: Log,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").finish_non_exhaustive()
+    }
+}
+
+/// The first [`MAX_LOG_BYTES`] of a container's standard error: hostile data.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Keeps what still fits.
+    pub fn push(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_LOG_BYTES.saturating_sub(kept.len());
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// What was kept, shortened and escaped.
+    #[must_use]
+    pub fn quoted(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        quoted(&String::from_utf8_lossy(&kept))
+    }
+}
+
+/// The calls of a Docker daemon that the engine makes.
+///
+/// Containers are named by the daemon's id or by their name.
+#[async_trait]
+pub trait Daemon: Send + Sync + 'static {
+    /// Where it is, and why there.
+    fn place(&self) -> Place;
+
+    /// Versions of the daemon and its parts.
+    async fn version(&self) -> Result<Version, DaemonError>;
+
+    /// What the daemon says about its machine.
+    async fn info(&self) -> Result<Info, DaemonError>;
+
+    /// Looks an image up by reference or id. Never pulls.
+    async fn image(&self, reference: &str) -> Result<Option<Image>, DaemonError>;
+
+    /// Makes an image of a tar of its whole root file system, under `repository:tag`.
+    async fn import_image(
+        &self,
+        repository: &str,
+        tag: &str,
+        root: Bytes,
+    ) -> Result<(), DaemonError>;
+
+    /// Removes an image; one that is not there is no error.
+    async fn remove_image(&self, reference: &str) -> Result<(), DaemonError>;
+
+    /// Makes a container, which does not run yet.
+    async fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Created, DaemonError>;
+
+    /// Reads a container back; `None` when there is none.
+    async fn inspect(&self, container: &str) -> Result<Option<Inspected>, DaemonError>;
+
+    /// Opens the container's standard streams, before or after its start.
+    async fn attach(&self, container: &str) -> Result<Attached, DaemonError>;
+
+    /// Starts a container.
+    async fn start(&self, container: &str) -> Result<(), DaemonError>;
+
+    /// Waits until the container no longer runs, at most `limit`; says how it is then.
+    async fn wait(&self, container: &str, limit: std::time::Duration)
+    -> Result<State, DaemonError>;
+
+    /// Sends SIGKILL; a container that is gone or does not run is no error.
+    async fn kill(&self, container: &str) -> Result<(), DaemonError>;
+
+    /// Removes a container with its anonymous volumes, running or not; one that is gone is no error.
+    async fn remove(&self, container: &str) -> Result<(), DaemonError>;
+
+    /// All containers, in whatever state, that carry all these labels (`name=value`).
+    async fn list(&self, labels: &[String]) -> Result<Vec<Listed>, DaemonError>;
+
+    /// Looks a volume up.
+    async fn volume(&self, name: &str) -> Result<Option<Volume>, DaemonError>;
+
+    /// Makes a volume; where one of that name exists already, says how that one is.
+    async fn create_volume(&self, volume: &Volume) -> Result<Volume, DaemonError>;
+
+    /// Removes a volume; one that is gone is no error.
+    async fn remove_volume(&self, name: &str) -> Result<(), DaemonError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_quoted_in_bounds_and_without_control_characters() {
+        let said = quoted(&format!("bad\u{1b}[31m{}", "x".repeat(10_000)));
+        assert!(said.chars().count() <= MAX_QUOTE_CHARS + 1);
+        assert!(!said.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_log_keeps_its_beginning_only() {
+        let log = Log::default();
+        log.push(b"first ");
+        log.push(&[b'x'; 2 * MAX_LOG_BYTES]);
+        log.push(b"last");
+        assert!(log.quoted().starts_with("first "));
+        assert!(!log.quoted().contains("last"));
+        assert_eq!(log.0.lock().unwrap().len(), MAX_LOG_BYTES);
+    }
+
+    #[test]
+    fn security_options_are_found_in_both_spellings() {
+        let info = Info {
+            security_options: vec!["name=seccomp,profile=default".into(), "apparmor".into()],
+            ..Info::default()
+        };
+        assert!(info.has_security("seccomp"));
+        assert!(info.has_security("apparmor"));
+        assert!(!info.has_security("rootless"));
+    }
+}

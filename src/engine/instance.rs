@@ -1,0 +1,250 @@
+//! This server's own identity: one lock file, held for life.
+//!
+//! Many servers share one state directory and one daemon. Each owns `<state>/instances/<id>.lock` and
+//! holds its lock until it ends, however it ends. Whoever finds the lock free may remove that
+//! instance's containers, and then the file; whoever finds it held, or finds no file at all, may not.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::types::InstanceId;
+
+/// Instances looked at in one go. Stops a directory that was filled with junk from holding a start up.
+const MAX_INSTANCES: usize = 4096;
+
+const SUFFIX: &str = ".lock";
+
+/// Bytes read of another instance's file. Daemons' ids are short.
+const MAX_NOTE_BYTES: u64 = 256;
+
+/// The lock file could not be made or looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("instance file {path}: {source}", path = path.display())]
+pub struct InstanceError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// A running server. Its lock is free once this is dropped.
+#[derive(Debug)]
+pub struct Instance {
+    id: InstanceId,
+    directory: PathBuf,
+    lock: File,
+}
+
+impl Instance {
+    /// Makes a new instance file below `state` and locks it.
+    pub fn create(state: &Path) -> Result<Self, InstanceError> {
+        let directory = state.join("instances");
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            |source| InstanceError { path, source }
+        };
+        std::fs::create_dir_all(&directory).map_err(failed(&directory))?;
+        let id = InstanceId::random();
+        let path = directory.join(format!("{id}{SUFFIX}"));
+        // Locked before it bears its name: another server must never meet it with its lock free.
+        let new = directory.join(format!("{id}.new"));
+        let lock = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&new)
+            .map_err(failed(&new))?;
+        lock.lock().map_err(failed(&new))?;
+        std::fs::rename(&new, &path).map_err(failed(&path))?;
+        Ok(Self {
+            id,
+            directory,
+            lock,
+        })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &InstanceId {
+        &self.id
+    }
+
+    /// Where the instance files are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Notes which daemon this server makes containers on, before it makes the first, so that nobody who
+    /// speaks to another daemon thinks that they are gone.
+    pub fn note_daemon(&self, daemon_id: &str) -> Result<(), InstanceError> {
+        let note = || {
+            let mut file = &self.lock;
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(daemon_id.as_bytes())
+        };
+        note().map_err(|source| InstanceError {
+            path: self.directory.clone(),
+            source,
+        })
+    }
+
+    /// Removes the file: nothing of this instance is left on the daemon. The lock stays until this is dropped.
+    pub fn retire(&self) {
+        let path = self.directory.join(format!("{}{SUFFIX}", self.id));
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(path = %path.display(), %error, "instance file not removed");
+        }
+    }
+
+    /// The instances of this directory whose server has ended, each held as long as the value lives.
+    pub fn dead(&self) -> Result<Vec<DeadInstance>, InstanceError> {
+        let failed = |source| InstanceError {
+            path: self.directory.clone(),
+            source,
+        };
+        let mut dead = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)
+            .map_err(failed)?
+            .take(MAX_INSTANCES)
+        {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let Some(id) = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(SUFFIX))
+                .and_then(|id| InstanceId::parse(id).ok())
+            else {
+                continue;
+            };
+            if id != self.id
+                && let Some(found) = DeadInstance::claim(id, entry.path())
+            {
+                dead.push(found);
+            }
+        }
+        Ok(dead)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Closing the file frees the lock too; this says so.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// An instance whose server has ended. Two servers never clean up after the same one at a time: the
+/// value holds its lock.
+#[derive(Debug)]
+pub struct DeadInstance {
+    id: InstanceId,
+    path: PathBuf,
+    lock: File,
+    /// Empty where it never made a container.
+    daemon_id: String,
+}
+
+impl DeadInstance {
+    /// `None` where the lock is held, or the file is gone meanwhile.
+    fn claim(id: InstanceId, path: PathBuf) -> Option<Self> {
+        let lock = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+        match lock.try_lock() {
+            Ok(()) => {
+                let mut daemon_id = String::new();
+                (&lock)
+                    .take(MAX_NOTE_BYTES)
+                    .read_to_string(&mut daemon_id)
+                    .ok()?;
+                Some(Self {
+                    id,
+                    path,
+                    lock,
+                    daemon_id,
+                })
+            }
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
+        }
+    }
+
+    /// Whether its containers, if there are any, are on this daemon.
+    #[must_use]
+    pub fn used(&self, daemon_id: &str) -> bool {
+        self.daemon_id.is_empty() || self.daemon_id == daemon_id
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &InstanceId {
+        &self.id
+    }
+
+    /// Removes the file: nothing of the instance is left on the daemon.
+    pub fn forget(self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "instance file not removed");
+        }
+        let _ = self.lock.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_ended_server_is_dead() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        let other = Instance::create(state.path()).unwrap();
+        assert!(ours.dead().unwrap().is_empty(), "both live");
+
+        let id = other.id().clone();
+        drop(other);
+        let dead = ours.dead().unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(dead[0].id(), &id);
+
+        let third = Instance::create(state.path()).unwrap();
+        assert!(
+            third.dead().unwrap().is_empty(),
+            "one cleaner at a time: the dead instance's lock is held"
+        );
+        for instance in dead {
+            instance.forget();
+        }
+        assert!(third.dead().unwrap().is_empty(), "forgotten");
+    }
+
+    #[test]
+    fn an_instance_of_another_daemon_is_told_apart() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        let other = Instance::create(state.path()).unwrap();
+        other.note_daemon("first").unwrap();
+        other.note_daemon("ABCD").unwrap();
+        drop(other);
+        let dead = ours.dead().unwrap();
+        assert!(dead[0].used("ABCD"));
+        assert!(!dead[0].used("WXYZ"));
+    }
+
+    #[test]
+    fn a_retired_instance_leaves_no_file() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        ours.retire();
+        assert_eq!(std::fs::read_dir(ours.directory()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn strange_files_are_left_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        for name in ["x.lock", "README", "..lock"] {
+            std::fs::write(ours.directory().join(name), "").unwrap();
+        }
+        assert!(ours.dead().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,279 @@
+//! The steps from a permit to a running sandbox.
+//!
+//! create → compare → attach → start → hello. Whatever fails after the create removes the container; what
+//! ran in between is nothing but the guest, since programs come over the tether.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
+
+use super::{
+    Inner,
+    container::{self, Container},
+    daemon::{ContainerSpec, Daemon, DaemonError, Image},
+    error::EngineError,
+    guest_volume::{self, GuestVolume},
+    host::Host,
+    image,
+    sandbox::{About, Sandbox},
+    spec::{self, Ask, LABEL_ROLE, LABEL_UID, ROLE_SANDBOX},
+    swap::Swap,
+    tether::{Tether, TetherError, Violation},
+    uid::{UID_COUNT, Uid},
+    verify,
+};
+use crate::{policy::Launch, types::SandboxId};
+
+/// Attempts at a uid that no other server on the daemon has taken meanwhile.
+const UID_ATTEMPTS: usize = 8;
+
+/// What one attempt came to, other than an error that ends the launch.
+enum Attempt {
+    Ready(Sandbox),
+    /// Another server's sandbox has the same uid.
+    UidTaken,
+    /// The guest in the volume is not ours, or not whole.
+    BadGuest(EngineError),
+}
+
+impl Inner {
+    /// Makes a sandbox.
+    pub(super) async fn launch(self: Arc<Self>, launch: Launch) -> Result<Sandbox, EngineError> {
+        let host = self.host().await?;
+        let image = image::look_up(self.daemon.as_ref(), &launch.image).await?;
+        let mut volume = self.guest_volume(&host).await?;
+        let mut reseeded = false;
+        let mut avoid = HashSet::new();
+        for _ in 0..UID_ATTEMPTS {
+            self.open()?;
+            let uid = self.uids.lease(&avoid).ok_or(EngineError::UidsExhausted {
+                count: UID_COUNT as usize,
+            })?;
+            match self.attempt(&launch, &host, &image, &volume, uid).await {
+                Ok(Attempt::Ready(sandbox)) => return Ok(sandbox),
+                Ok(Attempt::UidTaken) => avoid = taken_uids(self.daemon.as_ref()).await?,
+                Ok(Attempt::BadGuest(error)) if reseeded => return Err(error),
+                Ok(Attempt::BadGuest(error)) => {
+                    tracing::warn!(%error, "the guest's volume is not usable, seeding it anew");
+                    reseeded = true;
+                    self.forget_guest_volume(&volume).await?;
+                    volume = self.guest_volume(&host).await?;
+                }
+                Err(error) => {
+                    // The daemon may have been replaced by another one.
+                    self.forget_host().await;
+                    return Err(error);
+                }
+            }
+        }
+        Err(EngineError::UidsExhausted {
+            count: UID_COUNT as usize,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        launch: &Launch,
+        host: &Host,
+        image: &Image,
+        volume: &GuestVolume,
+        uid: Uid,
+    ) -> Result<Attempt, EngineError> {
+        let id = SandboxId::random();
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed);
+        let name = spec::container_name(self.instance.id(), seq);
+        let number = uid.get();
+        let asked = spec::sandbox(&Ask {
+            launch,
+            image,
+            host,
+            guest_volume: volume.name(),
+            uid: number,
+            instance: self.instance.id(),
+            sandbox: &id,
+            created: &jiff::Timestamp::now().to_string(),
+        });
+        let swap = Swap::of(&self.daemon.place(), &host.info);
+        let container = Arc::new(self.create(&name, &asked, Some(uid), swap).await?);
+        let outcome = self.bring_up(&container, &name, &asked, number, swap).await;
+        match outcome {
+            Ok(Some(tether)) => {
+                let about = About {
+                    image_id: image.id.clone(),
+                    image_path: image::path(image),
+                    runtime: host.runtime.name.clone(),
+                    uid: number,
+                    nproc: spec::nproc(&launch.limits, host.runtime.kind),
+                };
+                Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
+            }
+            Ok(None) => {
+                container.destroy().await?;
+                Ok(Attempt::UidTaken)
+            }
+            Err(error) => {
+                // The first error is the one that matters; a failed removal is logged and tried again at the end.
+                let _ = container.destroy().await;
+                if guest_is_bad(&error) {
+                    Ok(Attempt::BadGuest(error))
+                } else {
+                    Err(error)
+                }
+            }
+        }
+    }
+
+    /// Creates a container and takes ownership of it, or makes sure that none is left.
+    pub(super) async fn create(
+        &self,
+        name: &str,
+        asked: &ContainerSpec,
+        uid: Option<Uid>,
+        swap: Swap,
+    ) -> Result<Container, EngineError> {
+        let created = match self.daemon.create(name, asked).await {
+            Ok(created) => created,
+            Err(error) => {
+                match &error {
+                    DaemonError::Timeout { .. } | DaemonError::Unreachable { .. } => {
+                        container::remove_late(&self.daemon, name.to_owned());
+                    }
+                    DaemonError::NotFound { .. }
+                    | DaemonError::Conflict { .. }
+                    | DaemonError::Failed { .. } => {}
+                }
+                return Err(error.into());
+            }
+        };
+        let container = Container::own(
+            created.id.clone(),
+            Arc::clone(&self.daemon),
+            self.tasks.clone(),
+            uid,
+        );
+        if let Err(error) = verify::warnings(&created, swap) {
+            let _ = container.destroy().await;
+            return Err(error);
+        }
+        Ok(container)
+    }
+
+    /// `None` where another sandbox on the daemon has the same uid.
+    async fn bring_up(
+        &self,
+        container: &Container,
+        name: &str,
+        asked: &ContainerSpec,
+        uid: u32,
+        swap: Swap,
+    ) -> Result<Option<Tether>, EngineError> {
+        let daemon = self.daemon.as_ref();
+        let (found, alone) = tokio::try_join!(
+            inspect(daemon, container.id()),
+            alone(daemon, container, uid)
+        )?;
+        verify::container(name, asked, &found, swap)?;
+        if alone == Alone::No {
+            return Ok(None);
+        }
+        let attached = daemon.attach(container.id()).await?;
+        let log = attached.log;
+        daemon
+            .start(container.id())
+            .await
+            .map_err(|error| start_error(error, container.id()))?;
+        match Tether::connect(attached.stdout, attached.stdin).await {
+            Ok(tether) if tether.ready().uid == uid => Ok(Some(tether)),
+            Ok(tether) => Err(EngineError::Mismatch {
+                field: "uid inside",
+                asked: uid.to_string(),
+                found: tether.ready().uid.to_string(),
+            }),
+            Err(error) => {
+                let said = log.quoted();
+                tracing::debug!(%error, said, "no hello from a sandbox");
+                Err(error.into())
+            }
+        }
+    }
+}
+
+async fn inspect(daemon: &dyn Daemon, id: &str) -> Result<super::daemon::Inspected, EngineError> {
+    daemon.inspect(id).await?.ok_or_else(|| EngineError::Start {
+        why: "the container was gone right after it was made".to_owned(),
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alone {
+    Yes,
+    No,
+}
+
+/// Whether no other sandbox on the daemon has this uid. Both of two servers that meet give way, so
+/// that neither has to believe the other's labels.
+async fn alone(daemon: &dyn Daemon, container: &Container, uid: u32) -> Result<Alone, EngineError> {
+    let same = daemon
+        .list(&[
+            format!("{LABEL_ROLE}={ROLE_SANDBOX}"),
+            format!("{LABEL_UID}={uid}"),
+        ])
+        .await?;
+    Ok(if same.iter().any(|other| other.id != container.id()) {
+        Alone::No
+    } else {
+        Alone::Yes
+    })
+}
+
+async fn taken_uids(daemon: &dyn Daemon) -> Result<HashSet<u32>, EngineError> {
+    let all = daemon
+        .list(&[format!("{LABEL_ROLE}={ROLE_SANDBOX}")])
+        .await?;
+    Ok(all
+        .iter()
+        .filter_map(|other| other.labels.get(LABEL_UID)?.parse().ok())
+        .collect())
+}
+
+fn start_error(error: DaemonError, id: &str) -> EngineError {
+    match error {
+        DaemonError::Failed { why, .. }
+        | DaemonError::NotFound { why, .. }
+        | DaemonError::Conflict { why, .. } => EngineError::Start {
+            why: why.replace(id, "…"),
+        },
+        DaemonError::Unreachable { .. } | DaemonError::Timeout { .. } => error.into(),
+    }
+}
+
+/// Whether the guest's volume is to blame: its program did not start, or is of another version.
+fn guest_is_bad(error: &EngineError) -> bool {
+    match error {
+        EngineError::Start { why } => why.contains(guest_volume::FILE_NAME),
+        EngineError::Tether(TetherError::Violation(Violation::Protocol) | TetherError::Lost) => {
+            true
+        }
+        EngineError::Tether(
+            TetherError::HelloTimeout
+            | TetherError::Violation(_)
+            | TetherError::Guest(_)
+            | TetherError::TooLarge
+            | TetherError::TooManyRequests
+            | TetherError::Source(_),
+        )
+        | EngineError::Daemon(_)
+        | EngineError::ImageMissing { .. }
+        | EngineError::ImageRefused { .. }
+        | EngineError::Warning { .. }
+        | EngineError::Mismatch { .. }
+        | EngineError::RuntimeMissing { .. }
+        | EngineError::Platform { .. }
+        | EngineError::GuestVolume { .. }
+        | EngineError::UidsExhausted { .. }
+        | EngineError::Closed
+        | EngineError::Fault
+        | EngineError::Instance(_) => false,
+    }
+}

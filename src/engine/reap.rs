@@ -1,0 +1,111 @@
+//! Removes what servers that have ended left on the daemon.
+//!
+//! A label alone proves nothing: an image can forge it. A container is removed only where its name says
+//! an instance, its label says the same one, and that instance's lock file, in our own state directory, is there and
+//! free. An instance without a file here may belong to a server with another state directory, and is left alone.
+
+use std::sync::Arc;
+
+use super::{
+    Inner, container,
+    daemon::{Daemon, DaemonError, Listed},
+    error::EngineError,
+    spec::{self, LABEL_INSTANCE},
+};
+use crate::types::InstanceId;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Servers that had ended.
+    pub instances: usize,
+    /// Containers of theirs that were removed.
+    pub containers: usize,
+    /// Containers of theirs that could not be removed; the next sweep tries again.
+    pub failed: usize,
+}
+
+impl Inner {
+    /// Sweeps after every dead instance of our state directory that used this daemon.
+    pub(super) async fn reap(&self) -> Result<Reaped, EngineError> {
+        let host = self.host().await?;
+        let mut reaped = Reaped::default();
+        for dead in self.instance.dead()? {
+            if !dead.used(&host.info.daemon_id) {
+                continue;
+            }
+            let (removed, failed) = self.sweep(dead.id()).await?;
+            reaped.containers += removed;
+            reaped.failed += failed;
+            if failed == 0 {
+                reaped.instances += 1;
+                dead.forget();
+            }
+        }
+        Ok(reaped)
+    }
+
+    /// Removes every container of one instance. Says how many went, and how many did not.
+    pub(super) async fn sweep(&self, instance: &InstanceId) -> Result<(usize, usize), DaemonError> {
+        let all = self
+            .daemon
+            .list(&[format!("{LABEL_INSTANCE}={instance}")])
+            .await?;
+        let removals: Vec<_> = all
+            .into_iter()
+            .filter(|listed| belongs(listed, instance))
+            .map(|listed| {
+                let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
+                tokio::spawn(async move { container::remove(daemon.as_ref(), &listed.id).await })
+            })
+            .collect();
+        let (mut removed, mut failed) = (0, 0);
+        for removal in removals {
+            match removal.await {
+                Ok(Ok(())) => removed += 1,
+                Ok(Err(error)) => {
+                    tracing::warn!(%instance, %error, "a container could not be removed");
+                    failed += 1;
+                }
+                Err(error) => {
+                    tracing::warn!(%instance, %error, "the removal of a container failed");
+                    failed += 1;
+                }
+            }
+        }
+        Ok((removed, failed))
+    }
+}
+
+/// Whether name and label agree that the container is this instance's.
+fn belongs(listed: &Listed, instance: &InstanceId) -> bool {
+    spec::instance_of(&listed.name).as_ref() == Some(instance)
+        && listed.labels.get(LABEL_INSTANCE).map(String::as_str) == Some(instance.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_belongs_only_where_name_and_label_agree() {
+        let ours = InstanceId::random();
+        let other = InstanceId::random();
+        let listed = |name: String, label: &InstanceId| Listed {
+            id: String::new(),
+            name,
+            labels: [(LABEL_INSTANCE.to_owned(), label.to_string())].into(),
+        };
+        assert!(belongs(&listed(format!("belljar-{ours}-7"), &ours), &ours));
+        for (name, label) in [
+            (format!("belljar-{other}-7"), &ours),
+            (format!("belljar-{ours}-7"), &other),
+            ("postgres".to_owned(), &ours),
+            (format!("belljar-{ours}-"), &ours),
+            (format!("belljar-{ours}-7x"), &ours),
+            (format!("belljar-{ours}"), &ours),
+        ] {
+            assert!(!belongs(&listed(name.clone(), label), &ours), "{name}");
+        }
+    }
+}

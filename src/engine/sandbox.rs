@@ -1,0 +1,159 @@
+//! One running sandbox, from the outside.
+//!
+//! Whoever drops a [`Sandbox`] has its container destroyed in the background; whoever must know that it
+//! is gone calls [`Sandbox::destroy`]. A sandbox never outlives the server: when the server's end of the tether
+//! closes, the guest ends itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+
+use super::{
+    container::Container,
+    daemon::OomFlag,
+    deadline,
+    error::EngineError,
+    tether::{
+        FileStream, Listing, Run, Tether, TetherError,
+        message::{Entry, Hidden, RunSpec},
+    },
+};
+use crate::types::SandboxId;
+
+/// A hardened container with its guest, ready for programs.
+#[derive(Debug)]
+pub struct Sandbox {
+    id: SandboxId,
+    about: About,
+    tether: Tether,
+    container: Arc<Container>,
+}
+
+/// What is known of a sandbox from its making.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct About {
+    pub(super) image_id: String,
+    pub(super) image_path: Option<String>,
+    pub(super) runtime: String,
+    pub(super) uid: u32,
+    pub(super) nproc: Option<u64>,
+}
+
+impl Sandbox {
+    pub(super) fn new(
+        id: SandboxId,
+        about: About,
+        tether: Tether,
+        container: Arc<Container>,
+    ) -> Self {
+        Self {
+            id,
+            about,
+            tether,
+            container,
+        }
+    }
+
+    /// Its id: the value of the container's label `belljar.session`.
+    #[must_use]
+    pub fn id(&self) -> &SandboxId {
+        &self.id
+    }
+
+    /// The id of the image it was made of, `sha256:…`.
+    #[must_use]
+    pub fn image_id(&self) -> &str {
+        &self.about.image_id
+    }
+
+    /// The `PATH` that the image's configuration sets: hostile data, good for programs inside only.
+    #[must_use]
+    pub fn image_path(&self) -> Option<&str> {
+        self.about.image_path.as_deref()
+    }
+
+    /// The runtime's name on the daemon.
+    #[must_use]
+    pub fn runtime(&self) -> &str {
+        &self.about.runtime
+    }
+
+    /// The uid, and gid, of everything inside. Distinct among the live sandboxes of the daemon.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.about.uid
+    }
+
+    /// Runs a program; see [`Tether::run`]. [`RunSpec::nproc`] is decided here, by the runtime.
+    pub async fn run(&self, mut spec: RunSpec, stdin: Option<Bytes>) -> Result<Run, TetherError> {
+        spec.nproc = self.about.nproc;
+        self.tether.run(spec, stdin).await
+    }
+
+    /// Writes a file into the workspace; see [`Tether::write`].
+    pub async fn write(
+        &self,
+        path: &[u8],
+        size: u64,
+        source: impl AsyncRead + Send,
+    ) -> Result<Entry, TetherError> {
+        self.tether.write(path, size, source).await
+    }
+
+    /// Opens a file of the workspace; see [`Tether::read`].
+    pub async fn read(
+        &self,
+        path: &[u8],
+        offset: u64,
+        length: u64,
+    ) -> Result<FileStream, TetherError> {
+        self.tether.read(path, offset, length).await
+    }
+
+    /// Lists the workspace; see [`Tether::list`].
+    pub async fn list(
+        &self,
+        path: &[u8],
+        max_entries: u32,
+        hidden: Hidden,
+    ) -> Result<Listing, TetherError> {
+        self.tether.list(path, max_entries, hidden).await
+    }
+
+    /// Resolves when the connection to the guest has ended, for whatever reason. Nothing but
+    /// [`Self::destroy`] makes sense then.
+    pub async fn lost(&self) {
+        self.tether.lost().await;
+    }
+
+    /// Whether the connection to the guest has ended.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.tether.is_lost()
+    }
+
+    /// Kills everything inside, at once, without the guest's help.
+    pub async fn kill(&self) -> Result<(), EngineError> {
+        Ok(self.container.kill().await?)
+    }
+
+    /// Whether the daemon says that the kernel killed in here for want of memory. For a sandbox that
+    /// died by itself: waits a little until the daemon has noticed. The flag stays once it is set, so it says
+    /// nothing about which run of a session it was; and a kill of our own is never an OOM.
+    pub async fn oom_killed_by_daemon(&self) -> bool {
+        match self.container.wait(deadline::OOM_VERDICT).await {
+            Ok(state) => state.oom == OomFlag::Set,
+            Err(error) => {
+                tracing::debug!(%error, "no verdict of the daemon on a dead sandbox");
+                false
+            }
+        }
+    }
+
+    /// Kills and removes the container; returns once it is gone. It goes on to the end also when this
+    /// future is dropped, and calling it again waits for the same end.
+    pub async fn destroy(&self) -> Result<(), EngineError> {
+        Ok(self.container.destroy().await?)
+    }
+}

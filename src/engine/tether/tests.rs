@@ -1,0 +1,307 @@
+use std::time::Duration;
+
+use belljar_wire::message::{
+    Collect, EndedBy, ExitStatus, GuestError, Hidden, InlineFile, RunId, RunSpec, StdinKind,
+};
+use bytes::Bytes;
+
+use super::*;
+use crate::engine::scripted_guest::{Greeting, ScriptedGuest, UID, Workspace};
+
+async fn connect(greeting: Greeting) -> Result<(Tether, Workspace), TetherError> {
+    let guest = ScriptedGuest::start(greeting);
+    let (read, write) = tokio::io::split(guest.io);
+    Tether::connect(read, write)
+        .await
+        .map(|tether| (tether, guest.workspace))
+}
+
+async fn tether() -> (Tether, Workspace) {
+    connect(Greeting::Proper).await.unwrap()
+}
+
+fn spec(script: &str) -> RunSpec {
+    RunSpec {
+        id: RunId(0),
+        argv: ["scripted", "/workspace/.main", "one", "two"]
+            .map(str::to_owned)
+            .to_vec(),
+        env: vec![("NAME".to_owned(), "value".to_owned())],
+        cwd: "/workspace".to_owned(),
+        program: Some(InlineFile {
+            path: b".main".to_vec(),
+            bytes: script.into(),
+        }),
+        files: Vec::new(),
+        stdin: StdinKind::Null,
+        timeout_ms: 60_000,
+        nproc: None,
+        collect: Collect {
+            skip_dirs: vec!["skipped".to_owned()],
+            max_files: 2,
+        },
+    }
+}
+
+/// Everything that a run said.
+#[derive(Debug, Default)]
+struct Said {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    files: Vec<Vec<u8>>,
+    exit: Option<message::Exit>,
+}
+
+async fn hear(run: &mut Run) -> Result<Said, TetherError> {
+    let mut said = Said::default();
+    while let Some(event) = run.next().await? {
+        match event {
+            RunEvent::Started => {}
+            RunEvent::Stdout(bytes) => said.stdout.extend_from_slice(&bytes),
+            RunEvent::Stderr(bytes) => said.stderr.extend_from_slice(&bytes),
+            RunEvent::NewFile(entry) => said.files.push(entry.path),
+            RunEvent::Exited(exit) => said.exit = Some(exit),
+        }
+    }
+    Ok(said)
+}
+
+async fn run(tether: &Tether, script: &str) -> Result<Said, TetherError> {
+    hear(&mut tether.run(spec(script), None).await?).await
+}
+
+/// Runs a script that lies: what the tether makes of it. The connection must be given up.
+async fn caught(lie: &str) -> TetherError {
+    let (tether, _) = tether().await;
+    let error = run(&tether, &format!("out before\nlie {lie}"))
+        .await
+        .unwrap_err();
+    tether.lost().await;
+    error
+}
+
+#[tokio::test]
+async fn a_run_says_what_it_did_in_order() {
+    let (tether, _) = tether().await;
+    assert_eq!(tether.ready().uid, UID);
+    let script = "out hello\nerr oops\nargs\nenv NAME\nenv OTHER\nexit 3";
+    let said = run(&tether, script).await.unwrap();
+    assert_eq!(said.stdout, b"hello\none\ntwo\nvalue\nunset\n");
+    assert_eq!(said.stderr, b"oops\n");
+    let exit = said.exit.unwrap();
+    assert_eq!(
+        (exit.status, exit.ended_by),
+        (ExitStatus::Code(3), EndedBy::Itself)
+    );
+}
+
+#[tokio::test]
+async fn standard_input_reaches_the_program_whole() {
+    let (tether, _) = tether().await;
+    let input = Bytes::from(vec![b'i'; 3_000_000]);
+    let mut run = tether.run(spec("cat"), Some(input.clone())).await.unwrap();
+    assert_eq!(hear(&mut run).await.unwrap().stdout, input);
+}
+
+#[tokio::test]
+async fn standard_input_that_nobody_reads_does_not_hold_up_the_end() {
+    let (tether, _) = tether().await;
+    let input = Bytes::from(vec![b'i'; 3_000_000]);
+    let mut run = tether.run(spec("out done"), Some(input)).await.unwrap();
+    assert_eq!(hear(&mut run).await.unwrap().stdout, b"done\n");
+}
+
+#[tokio::test]
+async fn new_files_are_told_and_the_rest_counted() {
+    let (tether, _) = tether().await;
+    let script = "file a 1\nfile .hidden 1\nfile skipped/b 1\nfile d/c 1\nfile e 1\nfile f 1";
+    let said = run(&tether, script).await.unwrap();
+    assert_eq!(said.files, [b"a".to_vec(), b"d/c".to_vec()]);
+    assert_eq!(said.exit.unwrap().files_omitted, 2);
+}
+
+#[tokio::test]
+async fn a_kill_ends_a_run_and_keeps_what_it_said() {
+    let (tether, _) = tether().await;
+    let mut run = tether.run(spec("out before\nhang"), None).await.unwrap();
+    let killer = run.killer();
+    while !matches!(run.next().await.unwrap(), Some(RunEvent::Stdout(_))) {}
+    killer.kill().await.unwrap();
+    let exit = hear(&mut run).await.unwrap().exit.unwrap();
+    assert_eq!(
+        (exit.status, exit.ended_by),
+        (ExitStatus::Signal(9), EndedBy::Killed)
+    );
+    killer.kill().await.unwrap();
+    assert!(!tether.is_lost());
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_run() {
+    let (tether, _) = tether().await;
+    let spec = RunSpec {
+        timeout_ms: 1,
+        ..spec("hang")
+    };
+    let exit = hear(&mut tether.run(spec, None).await.unwrap())
+        .await
+        .unwrap()
+        .exit
+        .unwrap();
+    assert_eq!(exit.ended_by, EndedBy::Deadline);
+}
+
+#[tokio::test]
+async fn a_second_run_at_a_time_is_refused_without_harm() {
+    let (tether, _) = tether().await;
+    let mut first = tether.run(spec("hang"), None).await.unwrap();
+    assert_eq!(first.next().await.unwrap(), Some(RunEvent::Started));
+    let second = run(&tether, "out second").await;
+    assert!(matches!(second, Err(TetherError::Guest(GuestError::Busy))));
+    first.killer().kill().await.unwrap();
+    hear(&mut first).await.unwrap();
+    assert_eq!(run(&tether, "out third").await.unwrap().stdout, b"third\n");
+}
+
+#[tokio::test]
+async fn much_output_arrives_whole() {
+    let (tether, _) = tether().await;
+    assert_eq!(
+        run(&tether, "flood 20000000").await.unwrap().stdout.len(),
+        20_000_000
+    );
+}
+
+#[tokio::test]
+async fn files_go_in_and_out() {
+    let (tether, workspace) = tether().await;
+    let content = vec![7_u8; 200_000];
+    let entry = tether.write(b"d/f", 200_000, &content[..]).await.unwrap();
+    assert_eq!(entry.bytes, 200_000);
+    assert_eq!(workspace.get("d/f").unwrap(), content);
+    let mut file = tether.read(b"d/f", 199_990, 1_000_000).await.unwrap();
+    let mut read = Vec::new();
+    while let Some(bytes) = file.next().await.unwrap() {
+        read.extend_from_slice(&bytes);
+    }
+    assert_eq!(read.len(), 10);
+    workspace.put(".hidden", b"");
+    let listing = tether.list(b"", 10, Hidden::Skip).await.unwrap();
+    assert_eq!(listing.entries.len(), 1);
+    let listing = tether.list(b"", 1, Hidden::List).await.unwrap();
+    assert_eq!(
+        (listing.entries[0].path.as_slice(), listing.omitted),
+        (&b".hidden"[..], 1)
+    );
+    let missing = tether.read(b"nothing", 0, 1).await;
+    assert!(matches!(
+        missing,
+        Err(TetherError::Guest(GuestError::NotFound))
+    ));
+    assert!(!tether.is_lost());
+}
+
+#[tokio::test]
+async fn a_source_that_ends_early_is_no_fault_of_the_guest() {
+    let (tether, workspace) = tether().await;
+    let short = tether.write(b"f", 10, &b"abc"[..]).await;
+    assert!(matches!(short, Err(TetherError::Source(_))));
+    assert!(workspace.get("f").is_none());
+    assert!(!tether.is_lost());
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused_here() {
+    let (tether, _) = tether().await;
+    let spec = spec(&"#".repeat(5 * 1024 * 1024));
+    assert!(matches!(
+        tether.run(spec, None).await,
+        Err(TetherError::TooLarge)
+    ));
+    assert!(!tether.is_lost());
+}
+
+#[tokio::test]
+async fn every_lie_is_caught_and_ends_the_connection() {
+    let violation = |error| match error {
+        TetherError::Violation(violation) => violation,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(violation(caught("oversized").await), Violation::Frame);
+    assert_eq!(violation(caught("garbage").await), Violation::Frame);
+    assert_eq!(violation(caught("twice").await), Violation::Order);
+    assert_eq!(violation(caught("late").await), Violation::Order);
+    assert_eq!(violation(caught("escape").await), Violation::Path);
+    assert_eq!(violation(caught("count").await), Violation::Count);
+    assert!(matches!(caught("reset").await, TetherError::Lost));
+    assert!(matches!(caught("vanish").await, TetherError::Lost));
+}
+
+#[tokio::test]
+async fn a_lost_connection_fails_what_is_asked_of_it() {
+    let (tether, _) = tether().await;
+    let _ = run(&tether, "lie vanish").await;
+    tether.lost().await;
+    assert!(matches!(
+        run(&tether, "out x").await,
+        Err(TetherError::Lost)
+    ));
+    assert!(matches!(
+        tether.list(b"", 1, Hidden::Skip).await,
+        Err(TetherError::Lost)
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_guest_is_given_up() {
+    let silent = connect(Greeting::Silent).await;
+    assert!(matches!(silent, Err(TetherError::HelloTimeout)));
+}
+
+#[tokio::test]
+async fn another_guest_than_ours_is_refused() {
+    let other = connect(Greeting::OtherProtocol).await;
+    assert!(matches!(
+        other,
+        Err(TetherError::Violation(Violation::Protocol))
+    ));
+}
+
+#[tokio::test]
+async fn a_guest_that_opens_streams_is_given_up() {
+    assert!(matches!(
+        connect(Greeting::OpensStream).await,
+        Err(TetherError::Lost)
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_answers_no_ping_is_lost() {
+    let (tether, _) = connect(Greeting::NoPongs).await.unwrap();
+    tether.lost().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_answers_pings_is_kept() {
+    let (tether, _) = tether().await;
+    let lost = tokio::time::timeout(Duration::from_secs(3600), tether.lost()).await;
+    assert!(lost.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
+    let (tether, _) = tether().await;
+    let mut run = tether.run(spec("lie stubborn"), None).await.unwrap();
+    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started));
+    let waited = tokio::time::timeout(Duration::from_secs(600), run.next()).await;
+    assert!(waited.is_err());
+}
+
+#[tokio::test]
+async fn dropping_a_tether_ends_its_guest() {
+    let (tether, _) = tether().await;
+    let mut run = tether.run(spec("hang"), None).await.unwrap();
+    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started));
+    drop(tether);
+    assert!(matches!(run.next().await, Err(TetherError::Lost)));
+}

@@ -1,0 +1,262 @@
+//! The decisions. Each takes what was asked and gives a permit for exactly what will be done, or the reason why not.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    Denial, Launch, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Upload, UploadAsk,
+    WORKSPACE, files, program,
+};
+use crate::{
+    config::{Languages, LimitSettings, SessionSettings, Settings, list},
+    images::{Image, Language, PROGRAM_MARK},
+    types::{
+        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, Network, WallTime,
+        WorkspacePath,
+    },
+};
+
+/// The shortest lease of a session, in seconds.
+const LEAST_TTL_SECONDS: u64 = 1;
+
+/// Decides on everything that callers ask for.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    limits: LimitSettings,
+    sessions: SessionSettings,
+    languages: Languages,
+}
+
+impl Policy {
+    /// A policy that keeps within the operator's settings.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            limits: settings.limits.clone(),
+            sessions: settings.sessions.clone(),
+            languages: settings.languages.clone(),
+        }
+    }
+
+    /// A run in a sandbox of its own: what to start, and what to run in it.
+    pub fn fresh_run(
+        &self,
+        caller: &Caller,
+        ask: RunAsk,
+    ) -> Result<(Permit<Launch>, Permit<RunPlan>), Denial> {
+        let image = self.image(&ask.language)?;
+        let network = network(ask.network.as_deref())?;
+        let limits = self.limits(&ask.limits)?;
+        let plan = self.plan(image, &limits, ask)?;
+        let launch = launch(image, limits, network);
+        Ok((permit(launch, caller), permit(plan, caller)))
+    }
+
+    /// A session: what to start, and the terms that hold until it ends.
+    pub fn open_session(
+        &self,
+        caller: &Caller,
+        ask: &SessionAsk,
+    ) -> Result<(Permit<Launch>, SessionTerms), Denial> {
+        let image = self.image(&ask.language)?;
+        let network = network(ask.network.as_deref())?;
+        let limits = self.limits(&ask.limits)?;
+        let ttl = self.ttl(ask.ttl_seconds)?;
+        let terms = SessionTerms {
+            language: image.name.clone(),
+            image: Arc::clone(image),
+            limits,
+            network: network.clone(),
+            ttl,
+            idle: self.sessions.idle.min(ttl),
+        };
+        Ok((permit(launch(image, limits, network), caller), terms))
+    }
+
+    /// A run in a session of these terms.
+    pub fn session_run(
+        &self,
+        caller: &Caller,
+        terms: &SessionTerms,
+        ask: RunAsk,
+    ) -> Result<Permit<RunPlan>, Denial> {
+        if let Some(asked) = ask.network.as_deref()
+            && asked != terms.network.name()
+        {
+            return Err(Denial::SessionNetwork {
+                asked: Quoted::new(asked),
+                fixed: terms.network.name().to_owned(),
+            });
+        }
+        check_fixed(&ask.limits, &terms.limits)?;
+        let output = LimitsRequest {
+            output_kib: ask.limits.output_kib,
+            ..LimitsRequest::default()
+        };
+        let limits = Limits::within(&output, &terms.limits, &self.limits.ceiling)?;
+        self.plan(&terms.image, &limits, ask)
+            .map(|plan| permit(plan, caller))
+    }
+
+    /// An upload, for later runs or, with the session's terms, into its workspace.
+    pub fn upload(
+        &self,
+        caller: &Caller,
+        session: Option<&SessionTerms>,
+        ask: UploadAsk,
+    ) -> Result<Permit<Upload>, Denial> {
+        let limits = session.map_or(&self.limits.ceiling, |terms| &terms.limits);
+        let path = self.write_path(session, &ask.path)?;
+        files::upload(path, ask.source, limits.workspace_mib).map(|upload| permit(upload, caller))
+    }
+
+    /// A path to write to, in a later run's workspace or in a session's: not where programs are put.
+    pub fn write_path(
+        &self,
+        session: Option<&SessionTerms>,
+        asked: &str,
+    ) -> Result<WorkspacePath, Denial> {
+        let languages = session.map_or(&[][..], |terms| &terms.image.languages);
+        files::target(
+            asked,
+            languages.iter().map(|language| language.program.as_bytes()),
+        )
+    }
+
+    /// The largest file that any sandbox could take, in bytes.
+    #[must_use]
+    pub fn largest_upload(&self) -> u64 {
+        u64::from(self.limits.ceiling.workspace_mib) * MIB
+    }
+
+    /// A path to read or to list in a session.
+    pub fn path(&self, asked: &str) -> Result<WorkspacePath, Denial> {
+        files::parse_path(asked)
+    }
+
+    fn image(&self, asked: &str) -> Result<&Arc<Image>, Denial> {
+        self.languages
+            .image(asked)
+            .ok_or_else(|| Denial::UnknownLanguage {
+                asked: Quoted::new(asked),
+                known: self.languages.list(),
+            })
+    }
+
+    fn limits(&self, asked: &LimitsRequest) -> Result<Limits, LimitError> {
+        Limits::within(asked, &self.limits.default, &self.limits.ceiling)
+    }
+
+    fn ttl(&self, asked: Option<u64>) -> Result<Duration, LimitError> {
+        let ceiling = self.sessions.ttl_ceiling.as_secs();
+        match asked {
+            None => Ok(self.sessions.ttl),
+            Some(seconds) if (LEAST_TTL_SECONDS..=ceiling).contains(&seconds) => {
+                Ok(Duration::from_secs(seconds))
+            }
+            #[expect(clippy::cast_precision_loss, reason = "both are at most 30 days")]
+            Some(_) => Err(LimitError {
+                field: LimitField::TtlSeconds,
+                least: LEAST_TTL_SECONDS as f64,
+                most: ceiling as f64,
+            }),
+        }
+    }
+
+    fn plan(&self, image: &Image, limits: &Limits, ask: RunAsk) -> Result<RunPlan, Denial> {
+        let language =
+            image
+                .language(&ask.language)
+                .ok_or_else(|| Denial::LanguageNotInSession {
+                    asked: Quoted::new(&ask.language),
+                    known: list(image.languages.iter()),
+                })?;
+        program::check_code(&ask.code)?;
+        program::check_stdin(ask.stdin.as_deref())?;
+        program::check_args(&ask.args)?;
+        program::check_env(&ask.env)?;
+        let program = files::parse_path(&language.program)?;
+        let timeout = match ask.timeout_seconds {
+            None => self.limits.timeout,
+            Some(seconds) => WallTime::parse(seconds, self.limits.timeout_ceiling)?,
+        };
+        let files = files::inputs(ask.files, &program, limits.workspace_mib)?;
+        let mut image_env: BTreeMap<String, String> = image.env.clone();
+        image_env.extend(language.env.clone());
+        Ok(RunPlan {
+            language: language.name.clone(),
+            args: ask.args.len(),
+            argv: argv(language, ask.args),
+            program,
+            code: ask.code,
+            stdin: ask.stdin,
+            files,
+            timeout,
+            output_kib: limits.output_kib,
+            env: ask.env,
+            image_env,
+        })
+    }
+}
+
+fn permit<A>(action: A, caller: &Caller) -> Permit<A> {
+    Permit::new(action, caller.clone())
+}
+
+fn launch(image: &Image, limits: Limits, network: Network) -> Launch {
+    Launch {
+        image: image.tag.clone(),
+        shm_mib: image.shm_mib,
+        limits,
+        network,
+    }
+}
+
+/// A list of words, never a shell's line: no text of a caller's is ever parsed by a shell of ours.
+fn argv(language: &Language, args: Vec<String>) -> Vec<String> {
+    let path = format!("{WORKSPACE}/{}", language.program);
+    let command = language.command.iter();
+    command
+        .map(|word| word.replace(PROGRAM_MARK, &path))
+        .chain(args)
+        .collect()
+}
+
+/// The network of that name. There are no egress profiles yet: every name but `none` is refused.
+fn network(asked: Option<&str>) -> Result<Network, Denial> {
+    match asked {
+        None => Ok(Network::None),
+        Some(name) if name == Network::None.name() => Ok(Network::None),
+        Some(name) => Err(Denial::UnknownNetwork {
+            asked: Quoted::new(name),
+            known: Network::None.name().to_owned(),
+        }),
+    }
+}
+
+/// In a session every limit but the output's is the container's own: to repeat it is harmless, to change it is
+/// refused rather than ignored.
+fn check_fixed(asked: &LimitsRequest, fixed: &Limits) -> Result<(), Denial> {
+    let differs = |asked: Option<u32>, fixed: u32| asked.is_some_and(|asked| asked != fixed);
+    let LimitsRequest {
+        memory_mib,
+        cpus,
+        pids,
+        workspace_mib,
+        output_kib: _,
+    } = *asked;
+    let field = if differs(memory_mib, fixed.memory_mib) {
+        LimitField::MemoryMib
+    } else if cpus.is_some_and(|asked| Cpus::new(asked) != Some(fixed.cpus)) {
+        LimitField::Cpus
+    } else if differs(pids, fixed.pids) {
+        LimitField::Pids
+    } else if differs(workspace_mib, fixed.workspace_mib) {
+        LimitField::WorkspaceMib
+    } else {
+        return Ok(());
+    };
+    Err(Denial::SessionLimit { field })
+}
+
+#[cfg(test)]
+mod tests;

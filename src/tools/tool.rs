@@ -1,0 +1,163 @@
+//! What a tool is, and the list of those there are. To add one: a file beside this one that implements
+//! [`Tool`], a variant in [`Name`], and its line in each match below; the compiler asks for the rest.
+
+use rmcp::model::{JsonObject, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    close_session::CloseSession, fetch_artifact::FetchArtifact, list_files::ListFiles,
+    open_session::OpenSession, reply::Reply, run_code::RunCode, schema, upload_file::UploadFile,
+};
+use crate::{
+    broker::{Broker, Refusal},
+    config::StructuredContent,
+    types::{Caller, visible},
+};
+
+/// The longest error about arguments, in characters: they may quote a field name of any length.
+const MAX_ARGUMENT_ERROR_CHARS: usize = 600;
+
+/// What a call runs with.
+pub(super) struct Context<'a> {
+    /// The one door.
+    pub(super) broker: &'a Broker,
+    /// Who asks.
+    pub(super) caller: &'a Caller,
+    /// Fires when the client takes the call back.
+    pub(super) cancelled: CancellationToken,
+}
+
+/// One tool.
+pub(super) trait Tool {
+    /// Its arguments; unknown fields are refused.
+    type Arguments: DeserializeOwned + JsonSchema;
+    /// Its structured result.
+    type Output: JsonSchema;
+    /// Title for people.
+    const TITLE: &'static str;
+    /// Description for the model.
+    const DESCRIPTION: &'static str;
+    /// What a client may assume of its effects.
+    const HINTS: Hints;
+
+    /// Does the work.
+    async fn call(context: &Context<'_>, arguments: Self::Arguments) -> Result<Reply, Refusal>;
+}
+
+/// A tool's effects, as the protocol's annotations name them; none is left to the worst default.
+pub(super) struct Hints {
+    /// Changes nothing.
+    pub(super) read_only: bool,
+    /// May destroy something that the caller has.
+    pub(super) destructive: bool,
+    /// A second call with the same arguments changes nothing more.
+    pub(super) idempotent: bool,
+    /// Reaches things beyond the sandbox.
+    pub(super) open_world: bool,
+}
+
+/// The tools there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    RunCode,
+    UploadFile,
+    FetchArtifact,
+    OpenSession,
+    CloseSession,
+    ListFiles,
+}
+
+impl Name {
+    /// In the order in which they are listed, which is fixed.
+    const ALL: [Self; 6] = [
+        Self::RunCode,
+        Self::UploadFile,
+        Self::FetchArtifact,
+        Self::OpenSession,
+        Self::CloseSession,
+        Self::ListFiles,
+    ];
+
+    /// The tool of that name, if there is one.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.as_str() == name)
+    }
+
+    /// The name that clients use.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::RunCode => "run_code",
+            Self::UploadFile => "upload_file",
+            Self::FetchArtifact => "fetch_artifact",
+            Self::OpenSession => "open_session",
+            Self::CloseSession => "close_session",
+            Self::ListFiles => "list_files",
+        }
+    }
+
+    fn describe(self, structured: StructuredContent) -> rmcp::model::Tool {
+        match self {
+            Self::RunCode => describe::<RunCode>(self, structured),
+            Self::UploadFile => describe::<UploadFile>(self, structured),
+            Self::FetchArtifact => describe::<FetchArtifact>(self, structured),
+            Self::OpenSession => describe::<OpenSession>(self, structured),
+            Self::CloseSession => describe::<CloseSession>(self, structured),
+            Self::ListFiles => describe::<ListFiles>(self, structured),
+        }
+    }
+
+    /// Parses the arguments and does the work.
+    pub(super) async fn call(
+        self,
+        context: &Context<'_>,
+        arguments: JsonObject,
+    ) -> Result<Reply, Refusal> {
+        match self {
+            Self::RunCode => call::<RunCode>(context, arguments).await,
+            Self::UploadFile => call::<UploadFile>(context, arguments).await,
+            Self::FetchArtifact => call::<FetchArtifact>(context, arguments).await,
+            Self::OpenSession => call::<OpenSession>(context, arguments).await,
+            Self::CloseSession => call::<CloseSession>(context, arguments).await,
+            Self::ListFiles => call::<ListFiles>(context, arguments).await,
+        }
+    }
+}
+
+/// All tools with their schemas, in a fixed order.
+#[must_use]
+pub fn catalogue(structured: StructuredContent) -> Vec<rmcp::model::Tool> {
+    Name::ALL
+        .into_iter()
+        .map(|name| name.describe(structured))
+        .collect()
+}
+
+fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::Tool {
+    let annotations = ToolAnnotations::with_title(T::TITLE)
+        .read_only(T::HINTS.read_only)
+        .destructive(T::HINTS.destructive)
+        .idempotent(T::HINTS.idempotent)
+        .open_world(T::HINTS.open_world);
+    let tool = rmcp::model::Tool::new(name.as_str(), T::DESCRIPTION, schema::of::<T::Arguments>())
+        .with_title(T::TITLE)
+        .with_annotations(annotations);
+    match structured {
+        StructuredContent::On => tool.with_raw_output_schema(schema::of::<T::Output>()),
+        StructuredContent::Off => tool,
+    }
+}
+
+async fn call<T: Tool>(context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
+    let arguments = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
+        let text = visible::escape_name(error.to_string().as_bytes());
+        Refusal::arguments(
+            text.chars()
+                .take(MAX_ARGUMENT_ERROR_CHARS)
+                .collect::<String>(),
+        )
+    })?;
+    T::call(context, arguments).await
+}

@@ -1,0 +1,36 @@
+//! The bounds of the tether, each with the attack that it stops.
+//!
+//! Both sides keep them. A peer that breaks one has lost the connection.
+
+/// Payload of a frame of bytes (stdin, stdout, stderr, a piece of a file). Stops a guest from making
+/// the server allocate what a length field claims.
+pub const MAX_DATA: usize = 64 * 1024;
+
+/// Payload of a control frame from the server to the guest: source text, arguments and small inputs
+/// travel in it. Stops a confused server from eating the container's memory, which the guest shares
+/// with the program.
+pub const MAX_REQUEST: usize = 4 * 1024 * 1024;
+
+/// Payload of a control frame from the guest to the server. Large enough for one path and some
+/// numbers; stops a guest from feeding the decoder megabytes of structure.
+pub const MAX_REPLY: usize = 16 * 1024;
+
+/// Bytes in a path below the workspace. The kernel's own `PATH_MAX`; stops names that no later step
+/// could use anyway.
+pub const MAX_PATH: usize = 4096;
+
+/// Nesting of a path below the workspace. Stops a tree so deep that walking it, or removing what was
+/// collected from it, exhausts a stack or a quadratic algorithm.
+pub const MAX_DEPTH: usize = 64;
+
+/// Streams on one connection, both directions together. Stops a guest from opening streams until
+/// the server runs out of memory (yamux allows 512 unless told).
+pub const MAX_STREAMS: usize = 64;
+
+/// Streams that one side opens at the same time: half of them, so that a hostile peer's streams
+/// cannot use up the room that ours need without ending the connection.
+pub const MAX_OPEN: usize = MAX_STREAMS / 2;
+
+/// Receive windows of one connection in all. Stops a guest from filling the server's memory with
+/// bytes that nobody reads yet (yamux allows 1 GiB unless told).
+pub const MAX_WINDOWS: usize = 16 * 1024 * 1024;

@@ -1,0 +1,243 @@
+//! The multiplexer over the one byte stream of a tether: yamux, with bounds.
+//!
+//! [`connect`] gives an [`Opener`], a receiver of [`Incoming`] streams and a [`Driver`], a future
+//! that must be polled for anything to move and whose end is the end of every stream. Nothing here
+//! spawns a task, so that the guest can run it without a thread and the server can tie it to a
+//! connection's life.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_channel::{mpsc, oneshot};
+use futures_util::StreamExt as _;
+use futures_util::io::{AsyncRead, AsyncWrite, BufReader, BufWriter};
+use yamux::{Connection, ConnectionError, Mode};
+
+use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_WINDOWS};
+
+/// One frame of ours and its header go out as one frame of the multiplexer.
+const SPLIT: usize = MAX_DATA + 16;
+/// Holds one such frame with the multiplexer's header, so that it becomes one system call.
+const WRITE_BUFFER: usize = SPLIT + 64;
+/// What one read from the byte stream may bring.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// Which end of the connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// belljar's server: opens streams, and for now refuses the guest's.
+    Server,
+    /// The guest in the container: accepts streams.
+    Guest,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum MuxError {
+    /// The other side closed it, or it is closed already.
+    #[error("connection closed")]
+    Closed,
+    /// More streams at once than [`MAX_OPEN`].
+    #[error("too many streams at once")]
+    TooManyStreams,
+    /// The guest opened a stream, which it never may.
+    #[error("the guest opened a stream")]
+    UnexpectedStream,
+    /// What arrived is not the protocol, or the byte stream failed.
+    #[error("connection broken")]
+    Broken(#[source] ConnectionError),
+}
+
+/// One stream of the connection. Dropped before both sides closed it, it is reset.
+#[derive(Debug)]
+pub struct Stream {
+    inner: yamux::Stream,
+    /// Counts towards [`MAX_OPEN`] while the stream lives.
+    _permit: Arc<()>,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_close(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_close(context)
+    }
+}
+
+type OpenReply = oneshot::Sender<Result<Stream, MuxError>>;
+
+/// Opens streams.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    requests: mpsc::UnboundedSender<OpenReply>,
+}
+
+impl Opener {
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// [`MuxError::TooManyStreams`], or [`MuxError::Closed`] once the driver has ended.
+    pub async fn open(&self) -> Result<Stream, MuxError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .unbounded_send(reply)
+            .map_err(|_| MuxError::Closed)?;
+        answer.await.map_err(|_| MuxError::Closed)?
+    }
+}
+
+/// The streams that the other side opens. Ends with the connection.
+#[derive(Debug)]
+pub struct Incoming {
+    streams: mpsc::UnboundedReceiver<Stream>,
+}
+
+impl Incoming {
+    /// The next stream; `None` once the connection has ended.
+    pub async fn next(&mut self) -> Option<Stream> {
+        self.streams.next().await
+    }
+}
+
+/// Moves the connection. Its result says how it ended.
+#[must_use = "nothing moves unless the driver is polled"]
+#[derive(Debug)]
+pub struct Driver<T> {
+    connection: Connection<BufReader<BufWriter<T>>>,
+    side: Side,
+    requests: mpsc::UnboundedReceiver<OpenReply>,
+    waiting: Option<OpenReply>,
+    incoming: mpsc::UnboundedSender<Stream>,
+    permits: Arc<()>,
+}
+
+/// Starts the multiplexer on a byte stream. The streams in flight are bounded by
+/// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`].
+pub fn connect<T>(io: T, side: Side) -> (Opener, Incoming, Driver<T>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut config = yamux::Config::default();
+    config.set_max_num_streams(MAX_STREAMS);
+    config.set_max_connection_receive_window(Some(MAX_WINDOWS));
+    config.set_split_send_size(SPLIT);
+    let mode = match side {
+        Side::Server => Mode::Client,
+        Side::Guest => Mode::Server,
+    };
+    let buffered =
+        BufReader::with_capacity(READ_BUFFER, BufWriter::with_capacity(WRITE_BUFFER, io));
+    let (open, requests) = mpsc::unbounded();
+    let (incoming, streams) = mpsc::unbounded();
+    let driver = Driver {
+        connection: Connection::new(buffered, config, mode),
+        side,
+        requests,
+        waiting: None,
+        incoming,
+        permits: Arc::new(()),
+    };
+    (Opener { requests: open }, Incoming { streams }, driver)
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Result<(), MuxError> {
+        loop {
+            let reply = match self.waiting.take() {
+                Some(reply) => reply,
+                None => match self.requests.poll_next_unpin(context) {
+                    Poll::Ready(Some(reply)) => reply,
+                    Poll::Ready(None) | Poll::Pending => return Ok(()),
+                },
+            };
+            if reply.is_canceled() {
+                continue;
+            }
+            if Arc::strong_count(&self.permits) > MAX_OPEN {
+                let _ = reply.send(Err(MuxError::TooManyStreams));
+                continue;
+            }
+            match self.connection.poll_new_outbound(context) {
+                Poll::Ready(Ok(inner)) => {
+                    let stream = Stream {
+                        inner,
+                        _permit: Arc::clone(&self.permits),
+                    };
+                    let _ = reply.send(Ok(stream));
+                }
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => {
+                    self.waiting = Some(reply);
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Future for Driver<T> {
+    type Output = Result<(), MuxError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            self.poll_open(context)?;
+            match self.connection.poll_next_inbound(context) {
+                Poll::Ready(Some(Ok(inner))) => match self.side {
+                    Side::Server => return Poll::Ready(Err(MuxError::UnexpectedStream)),
+                    Side::Guest => {
+                        let stream = Stream {
+                            inner,
+                            _permit: Arc::new(()),
+                        };
+                        // Nobody takes streams any more: dropping it resets it.
+                        drop(self.incoming.unbounded_send(stream));
+                    }
+                },
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl From<ConnectionError> for MuxError {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::Closed => Self::Closed,
+            ConnectionError::TooManyStreams => Self::TooManyStreams,
+            other => Self::Broken(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use futures_util::FutureExt as _;
+use futures_util::io::{AsyncReadExt as _, AsyncWriteExt as _, Cursor};
+use futures_util::task::noop_waker;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Both ends of a byte stream in memory.
+#[derive(Clone, Debug, Default)]
+struct Pipe(Arc<std::sync::Mutex<(Vec<u8>, bool)>>);
+
+#[derive(Debug)]
+struct End {
+    read: Pipe,
+    write: Pipe,
+}
+
+fn pipe() -> (End, End) {
+    let (left, right) = (Pipe::default(), Pipe::default());
+    (
+        End {
+            read: left.clone(),
+            write: right.clone(),
+        },
+        End {
+            read: right,
+            write: left,
+        },
+    )
+}
+
+impl AsyncRead for End {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let mut pipe = self.read.0.lock().unwrap();
+        if pipe.0.is_empty() {
+            return if pipe.1 {
+                Poll::Ready(Ok(0))
+            } else {
+                Poll::Pending
+            };
+        }
+        let count = pipe.0.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&pipe.0[..count]);
+        pipe.0.drain(..count);
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.write.0.lock().unwrap().0.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.write.0.lock().unwrap().1 = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Polls everything in turn until `wanted` is ready. Nothing in here waits for a clock.
+fn drive<A, B, T>(a: &mut Driver<A>, b: &mut Driver<B>, wanted: impl Future<Output = T>) -> T
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let waker = noop_waker();
+    let mut context = Context::from_waker(&waker);
+    let mut wanted = std::pin::pin!(wanted);
+    for _ in 0..10_000 {
+        if let Poll::Ready(value) = wanted.as_mut().poll(&mut context) {
+            return value;
+        }
+        let _ = Pin::new(&mut *a).poll(&mut context);
+        let _ = Pin::new(&mut *b).poll(&mut context);
+    }
+    panic!("made no progress");
+}
+
+#[test]
+fn bytes_go_both_ways_and_an_end_is_seen() {
+    let (near, far) = pipe();
+    let (opener, _none, mut server) = connect(near, Side::Server);
+    let (_opener, mut incoming, mut guest) = connect(far, Side::Guest);
+    let mut stream = drive(&mut server, &mut guest, opener.open()).unwrap();
+    drive(&mut server, &mut guest, stream.write_all(b"question")).unwrap();
+    let mut other = drive(&mut server, &mut guest, incoming.next()).unwrap();
+    let mut buffer = [0; 8];
+    drive(&mut server, &mut guest, other.read_exact(&mut buffer)).unwrap();
+    assert_eq!(&buffer, b"question");
+    drive(&mut server, &mut guest, other.write_all(b"answer")).unwrap();
+    drive(&mut server, &mut guest, other.close()).unwrap();
+    let mut answer = Vec::new();
+    drive(&mut server, &mut guest, stream.read_to_end(&mut answer)).unwrap();
+    assert_eq!(answer, b"answer");
+}
+
+#[test]
+fn more_streams_than_the_bound_are_refused_and_the_connection_lives() {
+    let (near, far) = pipe();
+    let (opener, _none, mut server) = connect(near, Side::Server);
+    let (_opener, _incoming, mut guest) = connect(far, Side::Guest);
+    let mut streams = Vec::new();
+    for _ in 0..MAX_OPEN {
+        streams.push(drive(&mut server, &mut guest, opener.open()).unwrap());
+    }
+    let refused = drive(&mut server, &mut guest, opener.open());
+    assert!(matches!(refused, Err(MuxError::TooManyStreams)));
+    streams.pop();
+    drive(&mut server, &mut guest, opener.open()).unwrap();
+}
+
+#[test]
+fn a_stream_that_the_guest_opens_ends_the_connection() {
+    let (near, far) = pipe();
+    let (_opener, _none, mut server) = connect(near, Side::Server);
+    let (opener, _incoming, mut guest) = connect(far, Side::Guest);
+    let waker = noop_waker();
+    let mut context = Context::from_waker(&waker);
+    let mut open = std::pin::pin!(opener.open());
+    assert!(open.as_mut().poll(&mut context).is_pending());
+    assert!(Pin::new(&mut guest).poll(&mut context).is_pending());
+    let mut stream = open.now_or_never().unwrap().unwrap();
+    stream.write_all(b"x").now_or_never().unwrap().unwrap();
+    assert!(Pin::new(&mut guest).poll(&mut context).is_pending());
+    let ended = Pin::new(&mut server).poll(&mut context);
+    assert!(matches!(
+        ended,
+        Poll::Ready(Err(MuxError::UnexpectedStream))
+    ));
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_end_the_connection_without_a_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..2048),
+    ) {
+        let (_opener, _none, driver) = connect(Cursor::new(bytes), Side::Server);
+        let _ = driver.now_or_never();
+    }
+
+    #[test]
+    fn nearly_valid_frames_end_the_connection_without_a_panic(
+        frames in proptest::collection::vec(
+            (0_u8..5, 0_u16..16, 0_u32..6, 0_u32..400, any::<bool>()), 0..40),
+    ) {
+        let mut bytes = Vec::new();
+        for (tag, flags, stream, length, with_body) in frames {
+            bytes.extend_from_slice(&[0, tag]);
+            bytes.extend_from_slice(&flags.to_be_bytes());
+            bytes.extend_from_slice(&stream.to_be_bytes());
+            bytes.extend_from_slice(&length.to_be_bytes());
+            if with_body {
+                bytes.extend(std::iter::repeat_n(0_u8, length as usize));
+            }
+        }
+        for side in [Side::Server, Side::Guest] {
+            let (opener, _incoming, mut driver) = connect(Cursor::new(bytes.clone()), side);
+            let waker = noop_waker();
+            let mut context = Context::from_waker(&waker);
+            let mut open = std::pin::pin!(opener.open());
+            let _ = open.as_mut().poll(&mut context);
+            let _ = Pin::new(&mut driver).poll(&mut context);
+        }
+    }
+}
