@@ -119,8 +119,6 @@ fn megabytes(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use async_trait::async_trait;
     use clap::Parser;
 
@@ -144,9 +142,8 @@ mod tests {
 
         async fn find(&self, reference: &str) -> Result<Option<Found>, BuilderError> {
             Ok((reference == "belljar/bash:latest").then(|| Found {
-                id: "sha256:0".to_owned(),
-                labels: BTreeMap::new(),
                 bytes: 212_300_000,
+                ..Found::default()
             }))
         }
 
