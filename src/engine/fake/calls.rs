@@ -18,9 +18,10 @@ const STREAM_BYTES: usize = 256 * 1024;
 fn after(cue: Option<Cue>) -> Result<(), DaemonError> {
     match cue {
         Some(Cue::FailAfter(error)) => Err(error),
-        Some(Cue::Fail(_) | Cue::Delay(_) | Cue::Warn(_) | Cue::Tamper(_) | Cue::Pass) | None => {
-            Ok(())
-        }
+        Some(
+            Cue::Fail(_) | Cue::Delay(_) | Cue::Warn(_) | Cue::Tamper(_) | Cue::Panic | Cue::Pass,
+        )
+        | None => Ok(()),
     }
 }
 

@@ -72,6 +72,8 @@ pub enum Cue {
     Warn(String),
     /// [`Verb::Inspect`] reports something else.
     Tamper(Box<dyn FnOnce(&mut Inspected) + Send>),
+    /// It panics, as a fault in the server's own code would.
+    Panic,
     /// It behaves as always; to aim at a later call.
     Pass,
 }
@@ -267,6 +269,8 @@ impl FakeDaemon {
                 tokio::time::sleep(time).await;
                 Ok(None)
             }
+            #[expect(clippy::panic, reason = "asked for by a test")]
+            Some(Cue::Panic) => panic!("on cue"),
             Some(Cue::Pass) | None => Ok(None),
             Some(cue @ (Cue::FailAfter(_) | Cue::Warn(_) | Cue::Tamper(_))) => Ok(Some(cue)),
         }
