@@ -2,6 +2,12 @@
 //!
 //! Needs a Docker daemon and the images; without them it fails and says how to get them. The images are run by
 //! plain `docker run`, read-only and unprivileged as sandboxes are: this tests the images, not the engine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::process::{Command, Output};
 

@@ -20,11 +20,11 @@ use crate::{
     },
     output::{self, CapturedStream, SHOWN_BYTES},
     policy::{Content, RunAsk, RunPlan},
-    types::{Caller, KIB, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
+    types::{Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
 };
 
 /// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
-const INLINE_BYTES: usize = 1024 * KIB as usize;
+const INLINE_BYTES: usize = 1024 * 1024;
 
 /// Inputs on their way into a sandbox.
 #[derive(Debug, Default)]
@@ -171,7 +171,7 @@ impl Broker {
                     () = lease.ending() => {}
                 }
                 stop.cancel();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } => return Err(Refusal::internal()),
         };
         let account = match account {

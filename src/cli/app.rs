@@ -47,7 +47,7 @@ impl App {
             .map(|dir| (dir.clone(), Access::ReadWrite));
         let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
         let broker = Broker::new(
-            &settings,
+            settings,
             Parts {
                 engine,
                 store,

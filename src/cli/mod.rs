@@ -46,7 +46,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Build, list and remove the images that code runs in.
     Images(images::ImagesArgs),
-    /// Run a program in a sandbox, the same way as the tool run_code.
+    /// Run a program in a sandbox, the same way as the tool `run_code`.
     Run(run::Args),
     /// Check or show the configuration.
     Config(config::ConfigArgs),

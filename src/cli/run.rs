@@ -35,7 +35,7 @@ pub(super) struct Args {
     file: Option<PathBuf>,
     /// Arguments of the program.
     #[arg(last = true, value_name = "ARGS")]
-    program_args: Vec<String>,
+    arguments: Vec<String>,
     /// Wall-clock time in seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -54,7 +54,7 @@ pub(super) fn run(
         language: args.language,
         code: source(args.file)?,
         stdin: None,
-        args: args.program_args,
+        args: args.arguments,
         env: BTreeMap::new(),
         files: Vec::new(),
         timeout_seconds: args.timeout,

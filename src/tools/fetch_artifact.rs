@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     artifact_id: Option<String>,
     /// Session that holds the file.
     session: Option<String>,
-    /// Path in the session's working directory, as list_files shows it.
+    /// Path in the session's working directory, as `list_files` shows it.
     path: Option<String>,
     /// First byte, default 0.
     offset: Option<u64>,

@@ -4,10 +4,12 @@
 //! made by the test itself and removed again. They touch nothing on the daemon that they did not make.
 
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "a test fails by panicking, in its helpers too, and looks at the daemon past the engine"
 )]
 
 mod gone;

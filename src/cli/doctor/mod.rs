@@ -49,9 +49,9 @@ async fn look(
         out,
         worst: Level::Ok,
     };
-    report.add(configuration(settings))?;
-    report.add(state(environment))?;
-    report.add(accounts())?;
+    report.add(&configuration(settings))?;
+    report.add(&state(environment))?;
+    report.add(&accounts())?;
     let engine = app::engine(settings, environment)?;
     let own: Vec<String> = settings
         .languages
@@ -64,23 +64,23 @@ async fn look(
     match facts {
         Ok(facts) => {
             for check in check::daemon(&facts) {
-                report.add(check)?;
+                report.add(&check)?;
             }
             for check in built_in(settings, environment).await {
-                report.add(check)?;
+                report.add(&check)?;
             }
             for check in configured(&facts) {
-                report.add(check)?;
+                report.add(&check)?;
             }
         }
-        Err(error) => report.add(Check::failure(
+        Err(error) => report.add(&Check::failure(
             "daemon",
             error.to_string(),
             "start Docker and run `belljar doctor` again",
         ))?,
     }
     if report.worst < Level::Failure {
-        report.add(trial(settings, environment).await)?;
+        report.add(&trial(settings, environment).await)?;
     }
     Ok(report.worst)
 }
@@ -91,7 +91,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn add(&mut self, check: Check) -> io::Result<()> {
+    fn add(&mut self, check: &Check) -> io::Result<()> {
         self.worst = self.worst.max(check.level);
         writeln!(self.out, "{check}")
     }

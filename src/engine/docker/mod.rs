@@ -3,6 +3,10 @@
 //! The only file that makes calls with `bollard`; `request` and `report` translate to and from its models.
 //! It connects when it must and not before, so that a server starts while the daemon is down; it puts a
 //! deadline on every call; and it never asks for what the engine must never use: pulling, `exec`, archives.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the engine's own adapter: the one place that speaks to Docker"
+)]
 
 mod failure;
 mod report;

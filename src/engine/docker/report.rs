@@ -2,6 +2,10 @@
 //!
 //! What is absent becomes the value that cannot be mistaken for a closed one: the comparison after a create must
 //! fail on it.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the engine's own adapter: the one place that speaks to Docker"
+)]
 
 use std::collections::{BTreeMap, HashMap};
 
