@@ -44,7 +44,7 @@ use room::Room;
 /// How long running calls may take to stop when the server does.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often what is kept is looked through for what has expired.
-const SWEEP_STORE_EVERY: Duration = Duration::from_secs(300);
+const SWEEP_STORE_EVERY: Duration = Duration::from_mins(5);
 
 /// What the broker works with.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ pub(super) struct App {
 impl App {
     /// Opens the state directory and starts the background work. The daemon may be down: that shows with the
     /// first call that needs it.
-    pub(super) fn start(settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
+    pub(super) fn start(settings: &Settings, environment: &Environment) -> anyhow::Result<Self> {
         let state = environment.state_dir()?;
-        let engine = engine(&settings, environment)?;
+        let engine = engine(settings, environment)?;
         let store = Store::open(
             state.join("artifacts"),
             Options {

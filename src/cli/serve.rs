@@ -40,7 +40,7 @@ pub(super) fn run(
 
 async fn serve(settings: Settings, environment: &Environment) -> anyhow::Result<()> {
     let structured = settings.structured_content;
-    let app = App::start(settings, environment)?;
+    let app = App::start(&settings, environment)?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let served = transport::stdio::serve(

@@ -48,6 +48,10 @@ pub(super) trait Tool {
 }
 
 /// A tool's effects, as the protocol's annotations name them; none is left to the worst default.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the protocol\'s four annotations"
+)]
 pub(super) struct Hints {
     /// Changes nothing.
     pub(super) read_only: bool,

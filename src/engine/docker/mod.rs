@@ -330,12 +330,9 @@ impl Daemon for Docker {
         // Whatever it says, or that it says nothing in time: what counts is how the container is after it.
         let waited = self
             .call("wait for container", limit, |docker| async move {
-                docker
-                    .wait_container(container, None::<WaitContainerOptions>)
-                    .next()
-                    .await
-                    .map(|_| Ok(()))
-                    .unwrap_or(Ok(()))
+                let mut waited = docker.wait_container(container, None::<WaitContainerOptions>);
+                let _ = waited.next().await;
+                Ok(())
             })
             .await;
         match waited {
