@@ -202,10 +202,7 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
         ..output(fetched)
     };
     let mut facts = vec![
-        format!(
-            "{} bytes from {} of {}",
-            output.length, output.offset, fetched.bytes
-        ),
+        format!("{} bytes from {} of {}", output.length, output.offset, fetched.bytes),
         fetched.media_type.clone(),
         format!("artifact {}", fetched.artifact_id),
     ];
@@ -217,10 +214,7 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
     if as_text {
         // All of the piece: its length is bounded already.
         let shown = show_bytes(bytes, usize::MAX);
-        let part = Part {
-            label: Label::Artifact,
-            shown: &shown,
-        };
+        let part = Part { label: Label::Artifact, shown: &shown };
         fenced = Fence::new(&[part]).map(|fence| fence.text().to_owned());
         output.encoding = "text";
         output.escaped = shown.escaped();
@@ -248,9 +242,6 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
         .with_size(fetched.bytes);
         further.push(ContentBlock::resource_link(link));
     }
-    let text = [Some(facts.join(" · ")), fenced]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>();
+    let text = [Some(facts.join(" · ")), fenced].into_iter().flatten().collect::<Vec<_>>();
     Ok(Reply::new(text.join("\n"), &output)?.with(further))
 }

@@ -79,12 +79,7 @@ shown with visible escapes; pass them back as shown.";
             )
             .await?;
         let line = |entry: &FileEntry| {
-            format!(
-                "{}  {} bytes  {}\n",
-                entry.kind.name(),
-                entry.bytes,
-                entry.path
-            )
+            format!("{}  {} bytes  {}\n", entry.kind.name(), entry.bytes, entry.path)
         };
         let lines: String = listing.entries.iter().map(line).collect();
         let mut facts = vec![
@@ -96,10 +91,7 @@ shown with visible escapes; pass them back as shown.";
         }
         let mut text = vec![facts.join(" · ")];
         let lines = show_bytes(lines.as_bytes(), MAX_LIST_TEXT);
-        let part = Part {
-            label: Label::Files,
-            shown: &lines,
-        };
+        let part = Part { label: Label::Files, shown: &lines };
         text.extend(Fence::new(&[part]).map(|fence| fence.text().to_owned()));
         let text = text.join("\n");
         let output = Output {

@@ -293,10 +293,7 @@ fn text(report: &RunReport) -> String {
             } else {
                 "has characters shown as escapes"
             };
-            format!(
-                "{name} {why}: all {} bytes are artifact {id}.",
-                stream.shown.bytes()
-            )
+            format!("{name} {why}: all {} bytes are artifact {id}.", stream.shown.bytes())
         }));
     }
     if report.artifacts_omitted > 0 {
@@ -313,10 +310,7 @@ fn summary(report: &RunReport) -> String {
     let how = match report.status {
         Status::Exited => format!("exit {}", report.exit_code.unwrap_or_default()),
         Status::Signaled => {
-            format!(
-                "ended by signal {}",
-                report.signal.as_deref().unwrap_or("unknown")
-            )
+            format!("ended by signal {}", report.signal.as_deref().unwrap_or("unknown"))
         }
         Status::TimedOut => "timed out".to_owned(),
         Status::OutOfMemory => {
@@ -334,13 +328,7 @@ fn summary(report: &RunReport) -> String {
         report.language.clone(),
         format!("network {}", report.sandbox.network),
     ];
-    facts.extend(
-        report
-            .sandbox
-            .session
-            .as_ref()
-            .map(|id| format!("session {id}")),
-    );
+    facts.extend(report.sandbox.session.as_ref().map(|id| format!("session {id}")));
     facts.join(" · ")
 }
 
@@ -348,14 +336,8 @@ fn summary(report: &RunReport) -> String {
 /// no name can forge another line.
 fn files(report: &RunReport) -> String {
     let line = |artifact: &RunArtifact| {
-        let id = artifact
-            .artifact_id
-            .as_ref()
-            .map_or("in session", ArtifactId::as_str);
-        format!(
-            "{id}  {} bytes  {}  {}\n",
-            artifact.bytes, artifact.media_type, artifact.path
-        )
+        let id = artifact.artifact_id.as_ref().map_or("in session", ArtifactId::as_str);
+        format!("{id}  {} bytes  {}  {}\n", artifact.bytes, artifact.media_type, artifact.path)
     };
     report.artifacts.iter().map(line).collect()
 }
