@@ -6,7 +6,7 @@
 //! and links with the linker that comes with Rust. Nothing but the two targets must be installed.
 #![expect(
     clippy::disallowed_methods,
-    reason = "cargo tells a build script everything in its environment"
+    reason = "cargo speaks to a build script through its environment"
 )]
 
 use std::ffi::OsString;

@@ -46,7 +46,7 @@ install() {
     for package in "$@"; do
         if [ "$package" = -- ]; then
             optional=yes
-        elif [ "$optional" = no ] || apt-cache show "$package" >/dev/null 2>&1; then
+        elif [ "$optional" = no ] || [[ "$(apt-cache policy "$package")" == *"Candidate: "[^\(]* ]]; then
             packages+=("$package")
         fi
     done

@@ -70,6 +70,18 @@ impl Log {
         let path = dir.join(format!("{started}-{instance}.jsonl"));
         let (file, key) =
             Self::create(dir, &path).map_err(|source| AuditError::Open { path, source })?;
+        Ok(Self::new(file, key, instance))
+    }
+
+    /// A log that goes on in an open file, for tests of what happens when it can no longer be written.
+    #[doc(hidden)]
+    pub fn on(file: File, instance: &InstanceId) -> io::Result<Self> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        Ok(Self::new(file, key, instance))
+    }
+
+    fn new(file: File, key: [u8; KEY_BYTES], instance: &InstanceId) -> Self {
         let end = End {
             file,
             bytes: 0,
@@ -77,11 +89,11 @@ impl Log {
             prev: Sha256::ZERO,
             broken: false,
         };
-        Ok(Self {
+        Self {
             instance: instance.clone(),
             key,
             end: Mutex::new(end),
-        })
+        }
     }
 
     fn create(dir: &Path, path: &Path) -> io::Result<(File, [u8; KEY_BYTES])> {

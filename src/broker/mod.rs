@@ -30,7 +30,7 @@ pub use report::{
 pub use crate::artifact::Overwrite;
 use crate::{
     artifact::{AllowedDirs, Store},
-    audit::{AuditError, Log},
+    audit::{Action, AuditError, Log},
     config::Settings,
     engine::{Engine, Sandbox},
     policy::{Launch, Permit, Policy},
@@ -38,7 +38,7 @@ use crate::{
     types::Caller,
 };
 use gate::Gate;
-use record::Recorder;
+use record::{Draft, Recorder};
 use room::Room;
 
 /// How long running calls may take to stop when the server does.
@@ -146,6 +146,21 @@ impl Broker {
         }
         self.engine.close().await;
         self.recorder.stop();
+    }
+
+    /// Refuses arguments that make no sense, and records it: whoever tries out what a tool swallows shows in the log.
+    pub(crate) fn refuse_arguments(
+        &self,
+        caller: &Caller,
+        action: Action,
+        message: impl Into<String>,
+    ) -> Refusal {
+        let refused = Err::<(), _>(Refusal::arguments(message));
+        let draft = Draft::new(action, caller);
+        match self.recorder.record(draft, refused) {
+            Err(refusal) => refusal,
+            Ok(()) => Refusal::internal(),
+        }
     }
 
     /// Starts a sandbox, unless the call is taken back meanwhile.

@@ -93,13 +93,15 @@ impl Broker {
         draft.launch(launched);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
-        let order = Order { caller, run_id, plan };
+        let order = Order {
+            caller,
+            run_id,
+            plan,
+        };
         let place = self.gate.enter(cancelled).await?;
         let sandbox = self.launch(&launch, cancelled).await?;
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
-        let account = self
-            .play(&sandbox, order, inputs, cancelled, draft)
-            .await?;
+        let account = self.play(&sandbox, order, inputs, cancelled, draft).await?;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
@@ -151,7 +153,11 @@ impl Broker {
         draft.limits(&limits);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
-        let order = Order { caller, run_id, plan };
+        let order = Order {
+            caller,
+            run_id,
+            plan,
+        };
         let lease = self.lease(caller, session, cancelled).await?;
         draft.session(lease.id());
         draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
@@ -264,9 +270,17 @@ impl Broker {
                 () = self.stopping.cancelled() => return Err(Refusal::closing()),
             }
         }
-        self.recorder.begin(draft, order.caller, order.run_id, order.plan).await?;
+        self.recorder
+            .begin(draft, order.caller, order.run_id, order.plan)
+            .await?;
         let stop = cancelled.child_token();
-        let run = execute::execute(sandbox, order.plan, inputs.inline, self.store.spool_dir(), &stop);
+        let run = execute::execute(
+            sandbox,
+            order.plan,
+            inputs.inline,
+            self.store.spool_dir(),
+            &stop,
+        );
         let stopping = async {
             self.stopping.cancelled().await;
             stop.cancel();

@@ -1,14 +1,16 @@
 //! Finding and reading the one file.
 
 use std::{
-    fmt, fs,
-    io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     thread,
 };
 
 use super::{ConfigError, Environment, Settings, check, raw::RawConfig};
-use crate::{images::catalogue, types::{Cpus, read_at_most}};
+use crate::{
+    images::catalogue,
+    types::{Cpus, read_at_most},
+};
 
 /// The longest configuration file, in bytes: one named by mistake, such as a disk, must not fill the memory.
 pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;

@@ -7,7 +7,7 @@ use super::{
     reply::Reply,
     tool::{Context, Hints, Tool},
 };
-use crate::broker::Refusal;
+use crate::{audit::Action, broker::Refusal};
 
 /// The tool.
 pub(super) struct CloseSession;
@@ -35,6 +35,7 @@ impl Tool for CloseSession {
     const TITLE: &'static str = "Close a session";
     const DESCRIPTION: &'static str = "Ends a session: its container and every file in it are deleted, a run in it is stopped. Artifacts \
 that were fetched before stay.";
+    const ACTION: Action = Action::CloseSession;
     const HINTS: Hints = Hints {
         read_only: false,
         destructive: true,

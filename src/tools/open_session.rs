@@ -7,7 +7,12 @@ use super::{
     reply::Reply,
     tool::{Context, Hints, Tool},
 };
-use crate::{broker::Refusal, policy::SessionAsk, types::LimitsRequest};
+use crate::{
+    audit::Action,
+    broker::Refusal,
+    policy::SessionAsk,
+    types::{LimitsRequest, whole_seconds},
+};
 
 /// The tool.
 pub(super) struct OpenSession;
@@ -21,6 +26,8 @@ pub(super) struct Arguments {
     /// Name of an egress profile that the operator configured. Absent: no network at all.
     network: Option<String>,
     /// Longest life in seconds, default 1800. The session also ends when it is idle for `idle_seconds`.
+    #[serde(default, deserialize_with = "whole_seconds")]
+    #[schemars(with = "Option<u64>")]
     ttl_seconds: Option<u64>,
     /// Resource limits, fixed for the session.
     limits: Option<LimitsRequest>,
@@ -52,6 +59,7 @@ impl Tool for OpenSession {
     const DESCRIPTION: &'static str = "Starts a container that keeps its files between runs. It ends, and everything in it is deleted, at \
 close_session, after `idle_seconds` without use, when `ttl_seconds` are over, or when the server stops. Processes never outlive \
 the run that started them. One run at a time; network and limits are fixed here.";
+    const ACTION: Action = Action::OpenSession;
     const HINTS: Hints = Hints {
         read_only: false,
         destructive: false,

@@ -12,6 +12,7 @@ use super::{
     open_session::OpenSession, reply::Reply, run_code::RunCode, schema, upload_file::UploadFile,
 };
 use crate::{
+    audit::Action,
     broker::{Broker, Refusal},
     config::StructuredContent,
     types::{Caller, visible},
@@ -30,6 +31,13 @@ pub(super) struct Context<'a> {
     pub(super) cancelled: CancellationToken,
 }
 
+impl Context<'_> {
+    /// Arguments that make no sense: refused, and recorded like every other decision.
+    pub(super) fn refuse(&self, action: Action, message: impl Into<String>) -> Refusal {
+        self.broker.refuse_arguments(self.caller, action, message)
+    }
+}
+
 /// One tool.
 pub(super) trait Tool {
     /// Its arguments; unknown fields are refused.
@@ -42,6 +50,8 @@ pub(super) trait Tool {
     const DESCRIPTION: &'static str;
     /// What a client may assume of its effects.
     const HINTS: Hints;
+    /// Its name in the record.
+    const ACTION: Action;
 
     /// Does the work.
     async fn call(context: &Context<'_>, arguments: Self::Arguments) -> Result<Reply, Refusal>;
@@ -155,13 +165,11 @@ fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::
 }
 
 async fn call<T: Tool>(context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
-    let arguments = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
-        let text = visible::escape_name(error.to_string().as_bytes());
-        Refusal::arguments(
-            text.chars()
-                .take(MAX_ARGUMENT_ERROR_CHARS)
-                .collect::<String>(),
-        )
-    })?;
+    let arguments =
+        serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+            let text = visible::escape_name(error.to_string().as_bytes());
+            let text: String = text.chars().take(MAX_ARGUMENT_ERROR_CHARS).collect();
+            context.refuse(T::ACTION, text)
+        })?;
     T::call(context, arguments).await
 }

@@ -8,6 +8,7 @@ use super::{
     tool::{Context, Hints, Tool},
 };
 use crate::{
+    audit::Action,
     broker::Refusal,
     policy::{FileSource, UploadAsk},
 };
@@ -55,6 +56,7 @@ impl Tool for UploadFile {
     const DESCRIPTION: &'static str = "Gives a file to the sandbox. Without `session` it is held for 24 hours by default and named by \
 `file_id`, which run_code takes in `files`. With `session` it is written into that session's working directory, whole or \
 not at all, replacing a file of the same path.";
+    const ACTION: Action = Action::UploadFile;
     const HINTS: Hints = Hints {
         read_only: false,
         destructive: true,
@@ -90,7 +92,8 @@ not at all, replacing a file of the same path.";
                     .await?
             }
             _ => {
-                return Err(Refusal::arguments(
+                return Err(context.refuse(
+                    Self::ACTION,
                     "give exactly one of `text`, `base64` and `local_path`",
                 ));
             }

@@ -3,7 +3,10 @@
 use std::io::{self, Read};
 
 /// At most `most` bytes of `reader`. Whoever must know that there is more asks for one byte more than is allowed.
-#[expect(clippy::disallowed_methods, reason = "the one place where reading to the end is bounded")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where reading to the end is bounded"
+)]
 pub fn read_at_most(reader: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(most).read_to_end(&mut bytes)?;

@@ -4,7 +4,7 @@
 use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 /// The shortest time a run may be given, in seconds.
 pub const MIN_TIMEOUT_SECONDS: f64 = 0.1;
@@ -132,15 +132,53 @@ pub struct LimitError {
 #[serde(deny_unknown_fields)]
 pub struct LimitsRequest {
     /// Memory in MiB, at least 64. Default 512.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(with = "Option<u32>")]
     pub memory_mib: Option<u32>,
     /// Processors, at least 0.1. Default 1.
     pub cpus: Option<f64>,
     /// Processes and threads, at least 16. Default 128.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(with = "Option<u32>")]
     pub pids: Option<u32>,
     /// Size of /workspace in MiB, at least 1. Default 256.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(with = "Option<u32>")]
     pub workspace_mib: Option<u32>,
     /// Output that ends the run once exceeded, both streams together, in KiB, at least 1. Default 16384.
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(with = "Option<u32>")]
     pub output_kib: Option<u32>,
+}
+
+/// A whole number of any size, for what takes it to the nearest that fits: it is out of every range there, so that
+/// the caller is told the range rather than what a `u32` is.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(deserializer)? {
+        Some(number) if number.fract() != 0.0 => Err(D::Error::custom(format_args!(
+            "{number} is not a whole number"
+        ))),
+        number => Ok(number),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates, and has no fraction"
+)]
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    Ok(number(deserializer)?.map(|number| number as u32))
+}
+
+/// Reads a whole number of seconds of any size, taken to the nearest that fits.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates, and has no fraction"
+)]
+pub fn whole_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(number(deserializer)?.map(|number| number as u64))
 }
 
 /// Limits within their ranges.
@@ -282,6 +320,24 @@ mod tests {
             .millis(),
             500
         );
+    }
+
+    #[test]
+    fn a_number_of_any_size_is_told_the_range() {
+        for bad in ["-1", "63", "5000000000", "1e300", "-1e300"] {
+            let request: LimitsRequest =
+                serde_json::from_str(&format!("{{\"memory_mib\": {bad}}}")).unwrap();
+            let error = Limits::within(&request, &Limits::DEFAULT, &Limits::CEILING).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "limits.memory_mib must lie between 64 and 4096",
+                "{bad}"
+            );
+        }
+        let request: LimitsRequest =
+            serde_json::from_str(r#"{"memory_mib": 128.0, "pids": null}"#).unwrap();
+        assert_eq!((request.memory_mib, request.pids), (Some(128), None));
+        assert!(serde_json::from_str::<LimitsRequest>(r#"{"pids": 16.5}"#).is_err());
     }
 
     #[test]

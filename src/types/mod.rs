@@ -21,7 +21,7 @@ pub(crate) use id::random_hex;
 pub use id::{ArtifactId, FileId, IdError, InstanceId, RunId, SandboxId};
 pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
-    WallTime,
+    WallTime, whole_seconds,
 };
 pub use network::Network;
 pub use outcome::Status;

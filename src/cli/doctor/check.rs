@@ -40,15 +40,38 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, level: Level::Ok, found: found.into(), fix: None }
+        Self {
+            name,
+            level: Level::Ok,
+            found: found.into(),
+            fix: None,
+        }
     }
 
-    pub(super) fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, level: Level::Warning, found: found.into(), fix: Some(fix.into()) }
+    pub(super) fn warning(
+        name: &'static str,
+        found: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            level: Level::Warning,
+            found: found.into(),
+            fix: Some(fix.into()),
+        }
     }
 
-    pub(super) fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, level: Level::Failure, found: found.into(), fix: Some(fix.into()) }
+    pub(super) fn failure(
+        name: &'static str,
+        found: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            level: Level::Failure,
+            found: found.into(),
+            fix: Some(fix.into()),
+        }
     }
 }
 
@@ -70,13 +93,20 @@ impl fmt::Display for Check {
 /// What the daemon's facts come to.
 pub(super) fn daemon(facts: &Facts) -> Vec<Check> {
     let (info, version) = (&facts.info, &facts.version);
+    let known: Vec<&str> = info.runtimes.keys().map(String::as_str).collect();
     let mut checks = vec![
-        Check::ok("daemon", format!("{} ({})", facts.place.endpoint, facts.place.why)),
+        Check::ok(
+            "daemon",
+            format!("{} ({})", facts.place.endpoint, facts.place.why),
+        ),
         platform(&info.os_type, &info.architecture),
         api(&version.api),
         engine(&version.engine),
         runc(version.components.get("runc").map(String::as_str)),
-        Check::ok("kernel", format!("{} on {}", info.kernel, info.operating_system)),
+        Check::ok(
+            "kernel",
+            format!("{} on {}", info.kernel, info.operating_system),
+        ),
         cgroups(&info.cgroup_version, &info.cgroup_driver),
     ];
     checks.push(if info.has_security("seccomp") {
@@ -91,16 +121,31 @@ pub(super) fn daemon(facts: &Facts) -> Vec<Check> {
     checks.push(if info.has_security("apparmor") {
         Check::ok("apparmor", "available; sandboxes run under docker-default")
     } else {
-        Check::ok("apparmor", "not available on this host: one layer less, nothing relies on it")
+        Check::ok(
+            "apparmor",
+            "not available on this host: one layer less, nothing relies on it",
+        )
     });
-    checks.push(if info.has_security("userns") || info.has_security("rootless") {
-        Check::ok("user ns", "root of the container is nobody on the host")
-    } else {
-        Check::ok("user ns", "not remapped: sandboxes run under uids of their own, never as root")
-    });
+    checks.push(
+        if info.has_security("userns") || info.has_security("rootless") {
+            Check::ok("user ns", "root of the container is nobody on the host")
+        } else {
+            Check::ok(
+                "user ns",
+                "not remapped: sandboxes run under uids of their own, never as root",
+            )
+        },
+    );
     checks.push(match &facts.runtime {
-        Ok(runtime) => Check::ok("runtime", format!("{runtime} (there are: {})", info.runtimes.join(", "))),
-        Err(why) => Check::failure("runtime", why.clone(), "install the runtime, or change docker.runtime in the configuration"),
+        Ok(runtime) => Check::ok(
+            "runtime",
+            format!("{runtime} (there are: {})", known.join(", ")),
+        ),
+        Err(why) => Check::failure(
+            "runtime",
+            why.clone(),
+            "install the runtime, or change docker.runtime in the configuration",
+        ),
     });
     checks.push(Check::ok(
         "swap",
@@ -121,7 +166,11 @@ fn platform(os: &str, architecture: &str) -> Check {
     let found = format!("{os} on {architecture}");
     match (os, architecture) {
         ("linux", "x86_64" | "amd64" | "aarch64" | "arm64") => Check::ok("platform", found),
-        _ => Check::failure("platform", found, "use a daemon that runs Linux containers on x86_64 or aarch64"),
+        _ => Check::failure(
+            "platform",
+            found,
+            "use a daemon that runs Linux containers on x86_64 or aarch64",
+        ),
     }
 }
 
@@ -129,7 +178,11 @@ fn api(found: &str) -> Check {
     if numbers::<2>(found).is_some_and(|version| version >= LEAST_API) {
         Check::ok("api", format!("up to {found}, negotiated"))
     } else {
-        Check::warning("api", format!("{found}: older than any that belljar was tried with"), "use Docker Engine 20.10 or newer")
+        Check::warning(
+            "api",
+            format!("{found}: older than any that belljar was tried with"),
+            "use Docker Engine 20.10 or newer",
+        )
     }
 }
 
@@ -150,7 +203,10 @@ fn runc(found: Option<&str>) -> Check {
         return Check::ok("runc", "not reported by this daemon");
     };
     let safe = numbers::<3>(found).is_some_and(|version| {
-        let floor = RUNC_FLOORS.iter().rev().find(|floor| version[..2] >= floor[..2]);
+        let floor = RUNC_FLOORS
+            .iter()
+            .rev()
+            .find(|floor| version[..2] >= floor[..2]);
         floor.is_some_and(|floor| version >= *floor)
     });
     if safe {
@@ -158,7 +214,9 @@ fn runc(found: Option<&str>) -> Check {
     } else {
         Check::warning(
             "runc",
-            format!("{found}: below 1.2.8, 1.3.3 and 1.4.0 (CVE-2025-31133, CVE-2025-52565, CVE-2025-52881)"),
+            format!(
+                "{found}: below 1.2.8, 1.3.3 and 1.4.0 (CVE-2025-31133, CVE-2025-52565, CVE-2025-52881)"
+            ),
             "update runc; belljar uses none of the features that these need (no terminal, no masked paths of its own)",
         )
     }
@@ -179,7 +237,10 @@ fn cgroups(version: &str, driver: &str) -> Check {
 pub(super) fn built_in_image(tag: &str, name: &str, present: &Present) -> Check {
     let fix = format!("belljar images build {name}");
     match present {
-        Present::Current { bytes } => Check::ok("image", format!("{tag}, {} MB, up to date", bytes.div_ceil(1_000_000))),
+        Present::Current { bytes } => Check::ok(
+            "image",
+            format!("{tag}, {} MB, up to date", bytes.div_ceil(1_000_000)),
+        ),
         Present::Stale { .. } => Check::warning("image", format!("{tag} is out of date"), fix),
         Present::Missing => Check::failure("image", format!("{tag} is missing"), fix),
     }
@@ -190,7 +251,11 @@ pub(super) fn own_image(reference: &str, found: bool) -> Check {
     if found {
         Check::ok("image", format!("{reference}, configured"))
     } else {
-        Check::failure("image", format!("{reference} is configured and missing"), format!("docker pull {reference}"))
+        Check::failure(
+            "image",
+            format!("{reference} is configured and missing"),
+            format!("docker pull {reference}"),
+        )
     }
 }
 
@@ -217,10 +282,20 @@ pub(super) fn accounts(passwd: &str) -> Check {
         sandboxes.contains(&uid).then(|| (name.to_owned(), uid))
     });
     match clash {
-        None => Check::ok("uids", format!("{}-{}, of no account here", sandboxes.start, sandboxes.end - 1)),
+        None => Check::ok(
+            "uids",
+            format!(
+                "{}-{}, of no account here",
+                sandboxes.start,
+                sandboxes.end - 1
+            ),
+        ),
         Some((name, uid)) => Check::warning(
             "uids",
-            format!("the account {} has uid {uid}, which a sandbox may have", crate::types::visible::escape_name(name.as_bytes())),
+            format!(
+                "the account {} has uid {uid}, which a sandbox may have",
+                crate::types::visible::escape_name(name.as_bytes())
+            ),
             "sandboxes would share the kernel's per-user budgets with it: give the account another uid",
         ),
     }
@@ -229,7 +304,12 @@ pub(super) fn accounts(passwd: &str) -> Check {
 /// The first `N` numbers of a version such as `20.10.24+dfsg1`; missing ones are 0.
 fn numbers<const N: usize>(version: &str) -> Option<[u32; N]> {
     let mut numbers = [0; N];
-    for (at, part) in version.trim_start_matches('v').split('.').take(N).enumerate() {
+    for (at, part) in version
+        .trim_start_matches('v')
+        .split('.')
+        .take(N)
+        .enumerate()
+    {
         let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
         numbers[at] = digits.parse().ok()?;
     }

@@ -45,7 +45,10 @@ async fn look(
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Level> {
-    let mut report = Report { out, worst: Level::Ok };
+    let mut report = Report {
+        out,
+        worst: Level::Ok,
+    };
     report.add(configuration(settings))?;
     report.add(state(environment))?;
     report.add(accounts())?;
@@ -172,7 +175,11 @@ fn configured(facts: &Facts) -> impl Iterator<Item = Check> {
 async fn trial(settings: &Settings, environment: &Environment) -> Check {
     let name = "trial run";
     let failed = |why: String| {
-        Check::failure(name, why, "the lines above may say why; BELLJAR_LOG=debug shows more")
+        Check::failure(
+            name,
+            why,
+            "the lines above may say why; BELLJAR_LOG=debug shows more",
+        )
     };
     let Some(language) = settings
         .languages
@@ -180,7 +187,11 @@ async fn trial(settings: &Settings, environment: &Environment) -> Check {
         .first()
         .and_then(|image| image.languages.first())
     else {
-        return Check::failure(name, "no language is configured", "see examples/belljar.toml");
+        return Check::failure(
+            name,
+            "no language is configured",
+            "see examples/belljar.toml",
+        );
     };
     let app = match App::start(settings, environment) {
         Ok(app) => app,
@@ -200,10 +211,15 @@ async fn trial(settings: &Settings, environment: &Environment) -> Check {
     let took = began.elapsed().as_millis();
     app.stop().await;
     match result {
-        Ok(report) if report.status == Status::Exited && report.exit_code == Some(0) => {
-            Check::ok(name, format!("{} in a fresh sandbox, {took} ms", language.name))
-        }
-        Ok(report) => failed(format!("{} ended as {}", language.name, report.status.name())),
+        Ok(report) if report.status == Status::Exited && report.exit_code == Some(0) => Check::ok(
+            name,
+            format!("{} in a fresh sandbox, {took} ms", language.name),
+        ),
+        Ok(report) => failed(format!(
+            "{} ended as {}",
+            language.name,
+            report.status.name()
+        )),
         Err(refusal) => failed(refusal.message().to_owned()),
     }
 }

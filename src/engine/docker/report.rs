@@ -337,7 +337,7 @@ mod tests {
                 h.device_requests = Some(vec![DeviceRequest::default()]);
             }),
             ("DeviceCgroupRules", |h| {
-                h.device_cgroup_rules = Some(list())
+                h.device_cgroup_rules = Some(list());
             }),
             ("GroupAdd", |h| h.group_add = Some(list())),
             ("ExtraHosts", |h| h.extra_hosts = Some(list())),

@@ -11,7 +11,10 @@ pub mod script;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use belljar_wire::PROTOCOL;
 use belljar_wire::frame::{FrameError, FrameReader, FrameWriter, Kind};
@@ -106,6 +109,7 @@ struct Guest {
     workspace: Workspace,
     current: Arc<Mutex<Option<(RunId, CancellationToken)>>>,
     vanish: CancellationToken,
+    full: Arc<AtomicBool>,
 }
 
 async fn serve(io: DuplexStream, guest: Guest) {
@@ -141,6 +145,7 @@ impl Guest {
             workspace,
             current: Arc::default(),
             vanish: CancellationToken::new(),
+            full: Arc::default(),
         }
     }
 
@@ -215,6 +220,9 @@ impl Guest {
                 return Ok(Err(GuestError::Malformed));
             }
             bytes.extend_from_slice(&frame.payload);
+        }
+        if self.full.load(Ordering::Relaxed) {
+            return Ok(Err(GuestError::NoSpace));
         }
         let entry = entry(&request.path, &bytes);
         self.workspace

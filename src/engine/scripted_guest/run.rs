@@ -1,5 +1,6 @@
 //! Carries out a script as if it were a program's run.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use belljar_wire::frame::{FrameError, Kind};
@@ -151,6 +152,11 @@ impl Script<'_> {
                     self.new_files.retain(|known| known != path);
                     self.new_files.push(path.clone());
                 }
+                Step::Touch(path) => {
+                    self.new_files.retain(|known| known != path);
+                    self.new_files.push(path.clone());
+                }
+                Step::Fill => self.guest.full.store(true, Ordering::Relaxed),
                 Step::Show(path) => {
                     let bytes = self.guest.workspace.with(|files| files.get(path).cloned());
                     let (kind, bytes) = match bytes {

@@ -11,6 +11,8 @@
 //! | `env NAME` | writes the variable's value (or `unset`) and a newline |
 //! | `args` | writes each argument after the program's path on a line |
 //! | `file PATH TEXT` | writes a file |
+//! | `touch PATH` | has a file that is there reported as changed |
+//! | `fill` | fills the workspace: no file can be written from outside any more |
 //! | `show PATH` | writes a file's content to standard output |
 //! | `sleep MS`, `hang` | waits; a kill and the deadline end it |
 //! | `exit N`, `signal N` | ends the program |
@@ -36,6 +38,10 @@ pub enum Step {
     Args,
     /// `file PATH TEXT`.
     File(Vec<u8>, Vec<u8>),
+    /// `touch PATH`.
+    Touch(Vec<u8>),
+    /// `fill`.
+    Fill,
     /// `show PATH`.
     Show(Vec<u8>),
     /// `sleep MS`.
@@ -102,6 +108,8 @@ fn parse_line(line: &str) -> Option<Step> {
             let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
             Step::File(path.into(), text.into())
         }
+        "touch" => Step::Touch(rest.trim().into()),
+        "fill" => Step::Fill,
         "show" => Step::Show(rest.trim().into()),
         "sleep" => Step::Sleep(Duration::from_millis(rest.trim().parse().ok()?)),
         "hang" => Step::Hang,

@@ -1,0 +1,23 @@
+//! The whole server as a client sees it: the protocol on one end, a daemon in memory on the other, whose
+//! containers run scripts that can also misbehave. Nothing here needs Docker.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
+mod audit;
+mod bad_input;
+mod cancel;
+mod client;
+mod eras;
+mod fetch;
+mod files;
+mod harness;
+mod launch;
+mod local;
+mod resources;
+mod run;
+mod sessions;
+mod shown;
