@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     disk::{Disk, read_entry},
-    entry::{Cursor, Entry, Kind, Page, record_prefix},
+    entry::{Cursor, Entry, Kind, Page},
     store::StoreError,
 };
 use crate::types::{Caller, RunId};
@@ -70,16 +70,17 @@ impl Disk {
     }
 
     pub(super) fn records_of(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        let (dir, prefix) = (self.root.join("entries"), record_prefix(run));
-        let mut records = Vec::new();
-        for name in names_in(&dir).map_err(StoreError::io("list the entries"))? {
-            if name.starts_with(&prefix)
-                && let Some(entry) = read_entry(&dir.join(&name))?
-                && matches!(&entry.kind, Kind::Record { run: of } if of == run)
-            {
-                records.push(entry);
-            }
-        }
+        // An output that the caller may have is not kept for the record a second time.
+        let of_run = |kind: &Kind| match kind {
+            Kind::Record { run: of } | Kind::Output { run: of } => of == run,
+            Kind::Artifact { .. } | Kind::Upload => false,
+        };
+        let mut records: Vec<Entry> = self
+            .entries()?
+            .iter()
+            .filter(|entry| of_run(&entry.kind))
+            .map(|entry| (**entry).clone())
+            .collect();
         records.sort_unstable_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         Ok(records)
     }

@@ -20,6 +20,8 @@ use crate::{
 
 /// The longest error about arguments, in characters: they may quote a field name of any length.
 const MAX_ARGUMENT_ERROR_CHARS: usize = 600;
+/// The longest path of an argument in an error, in characters, for the same reason.
+const MAX_ARGUMENT_PATH_CHARS: usize = 100;
 
 /// What a call runs with.
 pub(super) struct Context<'a> {
@@ -164,12 +166,25 @@ fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::
     }
 }
 
+/// What is wrong with which argument, short and without tricks: both may quote what the caller wrote.
+fn argument_error(path: &str, why: &str) -> String {
+    let cut = |text: &str, most: usize| -> String {
+        let escaped = visible::escape_name(text.as_bytes());
+        escaped.chars().take(most).collect()
+    };
+    let why = cut(why, MAX_ARGUMENT_ERROR_CHARS);
+    match path {
+        // The arguments as a whole: something is missing, or is not known.
+        "." => why,
+        path => format!("{}: {why}", cut(path, MAX_ARGUMENT_PATH_CHARS)),
+    }
+}
+
 async fn call<T: Tool>(context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
     let arguments =
         serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-            let text = visible::escape_name(error.to_string().as_bytes());
-            let text: String = text.chars().take(MAX_ARGUMENT_ERROR_CHARS).collect();
-            context.refuse(T::ACTION, text)
+            let (path, why) = (error.path().to_string(), error.inner().to_string());
+            context.refuse(T::ACTION, argument_error(&path, &why))
         })?;
     T::call(context, arguments).await
 }

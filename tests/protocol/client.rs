@@ -135,6 +135,11 @@ impl Client {
         write.write_all(b"\n").await.unwrap();
     }
 
+    /// Ends what the server reads.
+    pub(crate) async fn close(&self) {
+        self.write.lock().await.shutdown().await.unwrap();
+    }
+
     /// Sends a notification.
     pub(crate) async fn notify(&self, method: &str, params: Value) {
         let message = json!({"jsonrpc": "2.0", "method": method, "params": self.marked(params)});

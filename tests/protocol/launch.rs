@@ -47,7 +47,10 @@ async fn each_step_may_fail() {
         (Verb::Start, "did not start"),
     ] {
         fails_once(&world, (verb, Cue::Fail(failure())), &[words]).await;
-        fails_once(&world, (verb, Cue::FailAfter(failure())), &[words]).await;
+        // A daemon that refuses to create has created nothing.
+        if verb != Verb::Create {
+            fails_once(&world, (verb, Cue::FailAfter(failure())), &[words]).await;
+        }
         fails_once(
             &world,
             (verb, Cue::Fail(down())),

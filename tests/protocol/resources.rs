@@ -38,7 +38,7 @@ async fn a_resource_is_the_bytes_as_they_are_or_fenced_text() {
     assert_eq!(content["blob"], BASE64_STANDARD.encode(hostile));
     assert_eq!(
         (&content["uri"], &content["mimeType"]),
-        (&json!(uri), &json!("text/plain"))
+        (&json!(uri), &json!("text/plain; charset=utf-8"))
     );
     assert!(
         content.get("text").is_none(),

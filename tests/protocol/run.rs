@@ -204,7 +204,7 @@ async fn new_files_are_artifacts_and_others_are_not() {
     let report = &artifacts[0];
     assert_eq!(report["path"], "out/report.csv");
     assert_eq!(report["bytes"], 3);
-    assert_eq!(report["media_type"], "text/csv");
+    assert_eq!(report["media_type"], "text/csv; charset=utf-8");
     let id = report["artifact_id"].as_str().unwrap();
     assert_eq!(report["uri"], format!("belljar://artifacts/{id}"));
     assert_eq!(report["sha256"].as_str().unwrap().len(), 64);
@@ -220,10 +220,6 @@ async fn what_is_left_out_is_counted() {
     assert_eq!(result["artifacts"].as_array().unwrap().len(), 64);
     assert_eq!(result["artifacts_omitted"], 6);
     assert!(answer.text().contains("6 more files were left out"));
-    // The sandbox is gone, and its files with it.
-    let answer = world.run("file a 1\nfile b 2\nlie late").await;
-    assert_eq!(answer.ok()["artifacts"], json!([]));
-    assert_eq!(answer.ok()["artifacts_omitted"], 2);
 }
 
 #[tokio::test]

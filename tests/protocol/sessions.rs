@@ -28,7 +28,7 @@ async fn a_session_keeps_its_files_and_nothing_else_does() {
     assert_eq!(
         first.ok()["artifacts"],
         json!([{
-            "artifact_id": null, "uri": null, "path": "a.txt", "bytes": 4, "media_type": "text/plain", "sha256": null,
+            "artifact_id": null, "uri": null, "path": "a.txt", "bytes": 4, "media_type": "text/plain; charset=utf-8", "sha256": null,
         }])
     );
     let more = json!({"session": session, "language": "bash"});

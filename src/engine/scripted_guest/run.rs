@@ -16,6 +16,8 @@ use super::{Guest, Reader, Writer, entry, is_hidden};
 /// What every run claims to have used.
 const CPU_US: u64 = 1_000;
 const PEAK_RSS: u64 = 1024 * 1024;
+/// How long a connection lasts that is to be dropped.
+const VANISH_AFTER: Duration = Duration::from_millis(20);
 /// Signal number of SIGKILL.
 const SIGKILL: i32 = 9;
 
@@ -279,6 +281,8 @@ impl Script<'_> {
             },
             Lie::Reset => Ok(()),
             Lie::Vanish => {
+                // What was written before is on its way.
+                tokio::time::sleep(VANISH_AFTER).await;
                 self.guest.vanish.cancel();
                 Ok(())
             }
