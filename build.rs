@@ -5,8 +5,8 @@
 //! second cargo with flags of its own, in a target directory of its own (the outer one is locked),
 //! and links with the linker that comes with Rust. Nothing but the two targets must be installed.
 #![expect(
-    clippy::print_stdout,
-    reason = "a build script speaks to cargo on standard output"
+    clippy::disallowed_methods,
+    reason = "cargo speaks to a build script through its environment"
 )]
 
 use std::ffi::OsString;
@@ -50,7 +50,7 @@ fn build() -> Result<(), String> {
     for target in TARGETS {
         require_installed(target)?;
     }
-    let target_dir = out.join("guest-target");
+    let target_dir = shared_directory(&out);
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(&root)
@@ -85,6 +85,13 @@ fn build() -> Result<(), String> {
             .map_err(|error| format!("copy {}: {error}", built.display()))?;
     }
     Ok(())
+}
+
+/// Where the inner build works: beside the outer one's profiles, so that `check`, `clippy`, `test` and
+/// the release, each with an `OUT_DIR` of its own, build the guest once between them.
+fn shared_directory(out: &Path) -> PathBuf {
+    // `out`, the package's hash, `build`, the profile, and then the target directory.
+    out.ancestors().nth(4).unwrap_or(out).join("guest")
 }
 
 /// The inner build's compiler flags. Paths of the machine that it is built on have no place in a

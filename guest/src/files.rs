@@ -21,15 +21,16 @@ const FILE_MODE: Mode = Mode::S_IRUSR
     .union(Mode::S_IRGRP)
     .union(Mode::S_IROTH);
 
-/// How many written files are remembered, to tell inputs that a run left alone from files that it
-/// made. Stops a long session from growing the guest; past it, an input may be reported as new.
+/// How many files are remembered, to tell inputs that a run left alone, and what runs before it left,
+/// from files that it made. Stops a long session from growing the guest; past it, an old file may be
+/// reported as new.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The workspace's files.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Root,
-    written: RefCell<HashMap<u64, Stamp>>,
+    known: RefCell<HashMap<u64, Stamp>>,
     temporary: Cell<u64>,
 }
 
@@ -62,7 +63,7 @@ impl Files {
     pub(crate) fn new(root: Root) -> Self {
         Self {
             root,
-            written: RefCell::default(),
+            known: RefCell::default(),
             temporary: Cell::new(0),
         }
     }
@@ -123,15 +124,16 @@ impl Files {
         })
     }
 
-    /// Whether the file was written from outside and is as it was then.
-    pub(crate) fn is_untouched_input(&self, stat: &FileStat) -> bool {
-        self.written.borrow().get(&stat.st_ino) == Some(&Stamp::of(stat))
+    /// Whether the file was written from outside or reported before, and is as it was then.
+    pub(crate) fn is_known(&self, stat: &FileStat) -> bool {
+        self.known.borrow().get(&stat.st_ino) == Some(&Stamp::of(stat))
     }
 
-    fn remember(&self, stat: &FileStat) {
-        let mut written = self.written.borrow_mut();
-        if written.len() < MAX_REMEMBERED || written.contains_key(&stat.st_ino) {
-            written.insert(stat.st_ino, Stamp::of(stat));
+    /// Takes note of a file as it is now.
+    pub(crate) fn remember(&self, stat: &FileStat) {
+        let mut known = self.known.borrow_mut();
+        if known.len() < MAX_REMEMBERED || known.contains_key(&stat.st_ino) {
+            known.insert(stat.st_ino, Stamp::of(stat));
         }
     }
 }

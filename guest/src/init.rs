@@ -4,7 +4,7 @@
 //! the guest is the boundary.
 
 use std::fs::File;
-use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd as _, OwnedFd};
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -18,6 +18,9 @@ pub(crate) struct Stdio {
     /// To the server.
     pub(crate) write: OwnedFd,
 }
+
+/// Capacity of the pipes of the tether, in bytes: the most that an unprivileged process may ask for.
+const TETHER_PIPE: i32 = 1024 * 1024;
 
 /// Makes the process non-dumpable, so that programs of the same uid cannot read its memory or its
 /// descriptors, and deaf to the signals that a full workspace or a closed pipe would send it.
@@ -62,5 +65,12 @@ fn take(number: i32, null: &File) -> nix::Result<OwnedFd> {
     );
     let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(fd.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    widen(&fd, TETHER_PIPE);
     Ok(fd)
+}
+
+/// Gives a pipe more room than the usual 64 KiB, so that output at full speed does not switch from
+/// process to process for each frame. Where that is refused, it works as well, only slower.
+pub(crate) fn widen(pipe: impl AsFd, capacity: i32) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(capacity));
 }

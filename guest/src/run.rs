@@ -231,10 +231,13 @@ async fn collect(
     while let Some(found) = walk.next().await {
         let is_new = found.entry.kind == EntryKind::File
             && changed(&found.stat) >= begun
-            && !files.is_untouched_input(&found.stat);
+            && !files.is_known(&found.stat);
         if !is_new {
             continue;
         }
+        // The kernel's clock for files ticks every few milliseconds: without this, what one run left
+        // in its last tick would be new again in a run that follows at once.
+        files.remember(&found.stat);
         if left == 0 {
             omitted = omitted.saturating_add(1);
             continue;

@@ -9,6 +9,11 @@ use belljar_wire::message::{GuestError, RunSpec, StdinKind};
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::net::unix::pipe;
 
+use crate::init::widen;
+
+/// Capacity of the pipes that a program writes to, in bytes: a few frames.
+const OUTPUT_PIPE: i32 = 256 * 1024;
+
 /// A program that has been started.
 #[derive(Debug)]
 pub(crate) struct Spawned {
@@ -56,6 +61,7 @@ pub(crate) fn spawn(spec: &RunSpec) -> Result<Spawned, GuestError> {
 }
 
 fn receiver(fd: OwnedFd) -> Result<pipe::Receiver, GuestError> {
+    widen(&fd, OUTPUT_PIPE);
     pipe::Receiver::from_owned_fd(fd).map_err(|error| spawn_error(&error))
 }
 

@@ -16,7 +16,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -35,7 +35,7 @@ use super::{
     media::{Sniffer, media_type},
     store::{Options, StoreError},
 };
-use crate::types::{ArtifactId, Caller, KIB, Sha256};
+use crate::types::{ArtifactId, Caller, KIB, Sha256, read_at_most};
 
 /// What an entry costs beside its content, for the cap: an inode and a block.
 pub(super) const ENTRY_COST_BYTES: u64 = 4 * KIB;
@@ -287,11 +287,7 @@ pub(super) enum Lock {
 
 /// Reads one entry; `None` where there is none, or one that is damaged.
 pub(super) fn read_entry(path: &Path) -> Result<Option<Entry>, StoreError> {
-    let read = File::open(path).and_then(|file| {
-        let mut text = Vec::new();
-        file.take(MAX_ENTRY_FILE_BYTES).read_to_end(&mut text)?;
-        Ok(text)
-    });
+    let read = File::open(path).and_then(|file| read_at_most(file, MAX_ENTRY_FILE_BYTES));
     match read {
         Ok(text) => Ok(serde_json::from_slice(&text)
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "damaged entry"))

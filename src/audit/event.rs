@@ -8,7 +8,7 @@ use crate::types::{Caller, InstanceId, Limits, RunId, SandboxId, Sha256, Status}
 
 /// The most variables, inputs and artifacts named in one line, each; the rest is counted. Without a bound one
 /// run that leaves many files writes a line that no reader takes.
-const MAX_LISTED: usize = 64;
+pub const MAX_LISTED: usize = 64;
 /// The longest text in one field, in bytes; more is cut with `…`.
 const MAX_TEXT_BYTES: usize = 1024;
 /// The longest path or variable's name, in bytes; more is cut with `…`.

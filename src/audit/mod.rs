@@ -9,8 +9,8 @@ mod log;
 mod read;
 
 pub use event::{
-    Action, Decision, Event, FileRecord, LimitsRecord, Line, Outcome, SealedVar, StreamRecord,
-    args_digest,
+    Action, Decision, Event, FileRecord, LimitsRecord, Line, MAX_LISTED, Outcome, SealedVar,
+    StreamRecord, args_digest,
 };
 pub use log::{AuditError, Log, MAX_LINE_BYTES};
 pub use read::{Fault, LogReport, Logs, ReadError};

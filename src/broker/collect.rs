@@ -22,7 +22,7 @@ const MAX_ARTIFACT_BYTES: u64 = 25 * MIB;
 /// The most bytes collected of one run: a full workspace each run would wear out the user's disk.
 const MAX_RUN_BYTES: u64 = 100 * MIB;
 /// How long collecting may take in all. Stops a guest that sends one byte at a time.
-const COLLECT_DEADLINE: Duration = Duration::from_secs(60);
+const COLLECT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The files of a run, and how many were left out here.
 #[derive(Debug, Default)]

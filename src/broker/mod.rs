@@ -44,7 +44,7 @@ use room::Room;
 /// How long running calls may take to stop when the server does.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often what is kept is looked through for what has expired.
-const SWEEP_STORE_EVERY: Duration = Duration::from_secs(300);
+const SWEEP_STORE_EVERY: Duration = Duration::from_mins(5);
 
 /// What the broker works with.
 #[derive(Debug)]
@@ -155,9 +155,17 @@ impl Broker {
         action: Action,
         message: impl Into<String>,
     ) -> Refusal {
-        let refused = Err::<(), _>(Refusal::arguments(message));
+        self.record_refusal(caller, action, Refusal::arguments(message))
+    }
+
+    /// A call of `action` that panicked: whatever it had found out is lost, but not that it was there.
+    pub(crate) fn refuse_panicked(&self, caller: &Caller, action: Action) -> Refusal {
+        self.record_refusal(caller, action, Refusal::internal())
+    }
+
+    fn record_refusal(&self, caller: &Caller, action: Action, refusal: Refusal) -> Refusal {
         let draft = Draft::new(action, caller);
-        match self.recorder.record(draft, refused) {
+        match self.recorder.record(draft, Err::<(), _>(refusal)) {
             Err(refusal) => refusal,
             Ok(()) => Refusal::internal(),
         }

@@ -121,6 +121,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table, a line a case")]
     fn every_outcome_is_told_apart() {
         use {EndedBy::*, ExitStatus::*};
         let lost = |oom| End::Lost { oom };

@@ -137,8 +137,11 @@ impl Recorder {
         draft.event.env = ask
             .env
             .iter()
+            // Before anything is decided: a hundred thousand of them must not cost a hundred thousand digests.
+            .take(audit::MAX_LISTED)
             .map(|(name, value)| self.log.seal(name, value))
             .collect();
+        draft.event.env_omitted = ask.env.len().saturating_sub(audit::MAX_LISTED) as u64;
         draft
     }
 

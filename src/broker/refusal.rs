@@ -11,14 +11,13 @@ use crate::{
     session::SessionError,
 };
 
-/// An action that was not done. Its message is belljar's own; what it quotes from inside a sandbox is kept
-/// apart, so that it is fenced before it leaves.
+/// An action that was not done. Its message is belljar's own: nothing in it comes from inside a sandbox, whose guest
+/// names its errors by kind and never by text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     kind: Kind,
     reason: &'static str,
     message: String,
-    quoted: Option<String>,
 }
 
 /// Which of two very different things a refusal is.
@@ -38,7 +37,6 @@ impl Refusal {
             kind: Kind::Failed,
             reason,
             message: message.into(),
-            quoted: None,
         }
     }
 
@@ -74,13 +72,6 @@ impl Refusal {
             "closing",
             "belljar is shutting down: nothing is started any more",
         )
-    }
-
-    /// Adds text that came from inside a sandbox.
-    #[must_use]
-    pub(crate) fn quoting(mut self, text: impl Into<String>) -> Self {
-        self.quoted = Some(text.into());
-        self
     }
 
     /// Nothing of that id, or not this caller's.
@@ -139,12 +130,6 @@ impl Refusal {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
-    }
-
-    /// What came from inside the sandbox and must be fenced.
-    #[must_use]
-    pub fn quoted(&self) -> Option<&str> {
-        self.quoted.as_deref()
     }
 }
 

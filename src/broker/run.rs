@@ -20,11 +20,11 @@ use crate::{
     },
     output::{self, CapturedStream, SHOWN_BYTES},
     policy::{Content, RunAsk, RunPlan},
-    types::{Caller, KIB, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
+    types::{Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
 };
 
 /// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
-const INLINE_BYTES: usize = 1024 * KIB as usize;
+const INLINE_BYTES: usize = 1024 * 1024;
 
 /// Inputs on their way into a sandbox.
 #[derive(Debug, Default)]
@@ -39,10 +39,16 @@ enum Large {
     Kept(Entry),
 }
 
-/// What a run is called and where it takes place, for its report.
-struct Scene<'a> {
+/// Whose run it is, what it is called, and what it does.
+#[derive(Clone, Copy)]
+struct Order<'a> {
     caller: &'a Caller,
     run_id: &'a RunId,
+    plan: &'a RunPlan,
+}
+
+/// Where a run takes place, for its report.
+struct Scene {
     image: String,
     network: String,
     session: Option<SandboxId>,
@@ -87,12 +93,15 @@ impl Broker {
         draft.launch(launched);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
+        let order = Order {
+            caller,
+            run_id,
+            plan,
+        };
         let place = self.gate.enter(cancelled).await?;
         let sandbox = self.launch(&launch, cancelled).await?;
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
-        let account = self
-            .play(&sandbox, caller, run_id, plan, inputs, cancelled, draft)
-            .await?;
+        let account = self.play(&sandbox, order, inputs, cancelled, draft).await?;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
@@ -105,8 +114,6 @@ impl Broker {
             },
         };
         let scene = Scene {
-            caller,
-            run_id,
             image: launched.image.clone(),
             network: launched.network.name().to_owned(),
             session: None,
@@ -114,7 +121,7 @@ impl Broker {
             limits: launched.limits,
         };
         let report = self
-            .report(&sandbox, plan, &scene, account, collected, draft)
+            .report(&sandbox, order, &scene, account, collected, draft)
             .await;
         // In the background: nobody should wait for the daemon to clean up. The place is free once it is gone.
         self.tasks.spawn(async move {
@@ -146,20 +153,25 @@ impl Broker {
         draft.limits(&limits);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
+        let order = Order {
+            caller,
+            run_id,
+            plan,
+        };
         let lease = self.lease(caller, session, cancelled).await?;
         draft.session(lease.id());
         draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
         let fresh = lease.use_for_run();
         let stop = CancellationToken::new();
         let account = tokio::select! {
-            account = self.play(&lease.sandbox, caller, run_id, plan, inputs, &stop, draft) => account,
+            account = self.play(&lease.sandbox, order, inputs, &stop, draft) => account,
             () = async {
                 tokio::select! {
                     () = cancelled.cancelled() => {}
                     () = lease.ending() => {}
                 }
                 stop.cancel();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } => return Err(Refusal::internal()),
         };
         let account = match account {
@@ -185,8 +197,6 @@ impl Broker {
             End::Lost { .. } => true,
         };
         let scene = Scene {
-            caller,
-            run_id,
             image: terms.image.tag.clone(),
             network: terms.network.name().to_owned(),
             session: Some(lease.id().clone()),
@@ -194,7 +204,7 @@ impl Broker {
             limits,
         };
         let report = self
-            .report(&lease.sandbox, plan, &scene, account, collected, draft)
+            .report(&lease.sandbox, order, &scene, account, collected, draft)
             .await;
         if lost && let Some(ended) = lease.lost() {
             self.bury(ended);
@@ -248,9 +258,7 @@ impl Broker {
     async fn play(
         &self,
         sandbox: &Sandbox,
-        caller: &Caller,
-        run_id: &RunId,
-        plan: &RunPlan,
+        order: Order<'_>,
         inputs: Inputs,
         cancelled: &CancellationToken,
         draft: &mut Draft,
@@ -262,9 +270,17 @@ impl Broker {
                 () = self.stopping.cancelled() => return Err(Refusal::closing()),
             }
         }
-        self.recorder.begin(draft, caller, run_id, plan).await?;
+        self.recorder
+            .begin(draft, order.caller, order.run_id, order.plan)
+            .await?;
         let stop = cancelled.child_token();
-        let run = execute::execute(sandbox, plan, inputs.inline, self.store.spool_dir(), &stop);
+        let run = execute::execute(
+            sandbox,
+            order.plan,
+            inputs.inline,
+            self.store.spool_dir(),
+            &stop,
+        );
         let stopping = async {
             self.stopping.cancelled().await;
             stop.cancel();
@@ -301,8 +317,8 @@ impl Broker {
     async fn report(
         &self,
         sandbox: &Sandbox,
-        plan: &RunPlan,
-        scene: &Scene<'_>,
+        order: Order<'_>,
+        scene: &Scene,
         account: Account,
         collected: Collected,
         draft: &mut Draft,
@@ -324,8 +340,8 @@ impl Broker {
                 bytes: err.window.bytes(),
             },
         );
-        let stdout = self.stream(scene, "stdout", captured.stdout).await;
-        let stderr = self.stream(scene, "stderr", captured.stderr).await;
+        let stdout = self.stream(order, "stdout", captured.stdout).await;
+        let stderr = self.stream(order, "stderr", captured.stderr).await;
         for artifact in &collected.artifacts {
             draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
         }
@@ -334,7 +350,7 @@ impl Broker {
             .saturating_add(exit.map_or(0, |exit| exit.files_omitted));
         draft.outcome(outcome, account.duration, artifacts_omitted);
         RunReport {
-            run_id: scene.run_id.clone(),
+            run_id: order.run_id.clone(),
             status: outcome.status,
             exit_code: outcome.exit_code,
             signal: outcome.signal.map(signal::name),
@@ -354,12 +370,12 @@ impl Broker {
                 session: scene.session.clone(),
                 fresh: scene.fresh,
             },
-            language: plan.language.clone(),
+            language: order.plan.language.clone(),
             limits: scene.limits,
         }
     }
     /// Shows a stream, and keeps it whole where that is not all of it as it is.
-    async fn stream(&self, scene: &Scene<'_>, name: &str, stream: CapturedStream) -> StreamReport {
+    async fn stream(&self, order: Order<'_>, name: &str, stream: CapturedStream) -> StreamReport {
         let shown = output::show(&stream.window, SHOWN_BYTES);
         let keep = if shown.is_faithful() {
             Keep::Record
@@ -368,7 +384,7 @@ impl Broker {
         };
         let artifact_id = self
             .recorder
-            .output(scene.caller, scene.run_id, name, stream.raw, keep)
+            .output(order.caller, order.run_id, name, stream.raw, keep)
             .await;
         StreamReport { shown, artifact_id }
     }

@@ -21,9 +21,9 @@ pub(super) struct App {
 impl App {
     /// Opens the state directory and starts the background work. The daemon may be down: that shows with the
     /// first call that needs it.
-    pub(super) fn start(settings: Settings, environment: &Environment) -> anyhow::Result<Self> {
+    pub(super) fn start(settings: &Settings, environment: &Environment) -> anyhow::Result<Self> {
         let state = environment.state_dir()?;
-        let engine = engine(&settings, environment)?;
+        let engine = engine(settings, environment)?;
         let store = Store::open(
             state.join("artifacts"),
             Options {
@@ -47,7 +47,7 @@ impl App {
             .map(|dir| (dir.clone(), Access::ReadWrite));
         let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
         let broker = Broker::new(
-            &settings,
+            settings,
             Parts {
                 engine,
                 store,

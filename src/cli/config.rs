@@ -12,7 +12,7 @@ use crate::config::{Environment, FileOrigin, Settings, schema};
 
 /// Check, show or describe the configuration.
 #[derive(Args, Clone, Debug)]
-pub struct ConfigArgs {
+pub(super) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
 }
@@ -31,7 +31,7 @@ enum ConfigCommand {
 }
 
 /// Runs `belljar config`; `flag` is the global `--config`, and `out` receives what is asked for.
-pub fn run(
+pub(super) fn run(
     args: &ConfigArgs,
     environment: &Environment,
     flag: Option<&Path>,

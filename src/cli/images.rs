@@ -12,7 +12,7 @@ use crate::images::{
 
 /// Builds, lists and removes the images that belljar brings.
 #[derive(Args, Debug)]
-pub struct ImagesArgs {
+pub(super) struct ImagesArgs {
     #[command(subcommand)]
     command: ImagesCommand,
 }
@@ -41,7 +41,7 @@ enum ImagesCommand {
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ImagesError {
+pub(super) enum ImagesError {
     /// The images in the binary are broken.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -60,7 +60,7 @@ pub enum ImagesError {
 }
 
 /// Runs the command. The list goes to `out`, progress to standard error.
-pub async fn run(
+pub(super) async fn run(
     args: ImagesArgs,
     builder: &dyn ImageBuilder,
     out: &mut (dyn Write + Send),
@@ -119,8 +119,6 @@ fn megabytes(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use async_trait::async_trait;
     use clap::Parser;
 
@@ -144,9 +142,8 @@ mod tests {
 
         async fn find(&self, reference: &str) -> Result<Option<Found>, BuilderError> {
             Ok((reference == "belljar/bash:latest").then(|| Found {
-                id: "sha256:0".to_owned(),
-                labels: BTreeMap::new(),
                 bytes: 212_300_000,
+                ..Found::default()
             }))
         }
 

@@ -6,6 +6,7 @@
 mod app;
 mod audit;
 mod config;
+mod doctor;
 mod images;
 mod progress;
 mod reap;
@@ -30,7 +31,7 @@ const DEFAULT_LOG: &str = "info,rmcp=warn";
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Configuration file. Default: $BELLJAR_CONFIG, else belljar.toml in the user's configuration folder.
+    /// Configuration file. Default: `$BELLJAR_CONFIG`, else belljar.toml in the user's configuration folder.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -41,9 +42,11 @@ pub struct Cli {
 enum Command {
     /// Serve MCP to a client.
     Serve(serve::Args),
+    /// Check everything that sandboxes need, and say how to mend what is missing.
+    Doctor(doctor::Args),
     /// Build, list and remove the images that code runs in.
     Images(images::ImagesArgs),
-    /// Run a program in a sandbox, the same way as the tool run_code.
+    /// Run a program in a sandbox, the same way as the tool `run_code`.
     Run(run::Args),
     /// Check or show the configuration.
     Config(config::ConfigArgs),
@@ -65,6 +68,7 @@ impl Cli {
         let settings = || Settings::load(&environment, self.config.as_deref());
         match command {
             Command::Serve(args) => serve::run(args, settings()?, &environment),
+            Command::Doctor(args) => doctor::run(&args, &settings()?, &environment),
             Command::Images(args) => {
                 let docker = app::docker(&settings()?, &environment);
                 runtime()?.block_on(async {
@@ -73,7 +77,7 @@ impl Cli {
                 })?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Run(args) => run::run(args, settings()?, &environment),
+            Command::Run(args) => run::run(args, &settings()?, &environment),
             Command::Config(args) => {
                 config::run(
                     &args,
@@ -92,7 +96,7 @@ impl Cli {
                     AuditExit::Failed => ExitCode::FAILURE,
                 })
             }
-            Command::Reap(args) => reap::run(&args, settings()?, &environment),
+            Command::Reap(args) => reap::run(&args, &settings()?, &environment),
         }
     }
 }

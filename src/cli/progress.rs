@@ -14,6 +14,8 @@ use crate::images::{Line, Progress};
 
 /// How often the moving line moves.
 const TICK: Duration = Duration::from_millis(120);
+/// How often, without a terminal, a line shows that the work goes on: a build prints thousands.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Progress on standard error.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ enum Target {
 struct Work {
     what: String,
     since: Instant,
+    /// When a line was shown last.
+    shown: Option<Instant>,
     bar: Option<ProgressBar>,
 }
 
@@ -48,6 +52,7 @@ impl TerminalProgress {
             work: Mutex::new(Work {
                 what: String::new(),
                 since: Instant::now(),
+                shown: None,
                 bar: None,
             }),
             target,
@@ -83,21 +88,21 @@ impl Progress for TerminalProgress {
         }
         what.clone_into(&mut work.what);
         work.since = Instant::now();
-        match self.target {
-            Target::Terminal => {
-                let bar = Self::bar();
-                bar.set_prefix(what.to_owned());
-                work.bar = Some(bar);
-            }
-            Target::Lines => Self::say(what),
+        work.shown = None;
+        if self.target == Target::Terminal {
+            let bar = Self::bar();
+            bar.set_prefix(what.to_owned());
+            work.bar = Some(bar);
         }
     }
 
     fn line(&self, line: &Line) {
-        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        match &work.bar {
-            Some(bar) => bar.set_message(line.as_str().to_owned()),
-            None => Self::say(&format!("  {line}")),
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = &work.bar {
+            bar.set_message(line.as_str().to_owned());
+        } else if work.shown.is_none_or(|at| at.elapsed() >= SIGN_OF_LIFE) {
+            work.shown = Some(Instant::now());
+            Self::say(&format!("{}: {line}", work.what));
         }
     }
 

@@ -12,10 +12,10 @@ pub(super) struct Args {}
 /// Removes the containers of servers that have ended; those of running ones are left alone.
 pub(super) fn run(
     _args: &Args,
-    settings: Settings,
+    settings: &Settings,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let engine = app::engine(&settings, environment)?;
+    let engine = app::engine(settings, environment)?;
     let reaped = super::runtime()?.block_on(async {
         let reaped = engine.reap().await;
         engine.close().await;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read as _, Write as _},
+    fs::File,
+    io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
@@ -15,7 +16,7 @@ use crate::{
     broker::RunReport,
     config::{Environment, Settings},
     policy::{MAX_CODE_BYTES, RunAsk},
-    types::{Caller, LimitsRequest, Status},
+    types::{Caller, LimitsRequest, Status, read_at_most},
 };
 
 /// Exit status where the program did not end by itself, as `timeout` and shells use it.
@@ -33,8 +34,8 @@ pub(super) struct Args {
     /// File that holds the program; `-` or nothing reads it from standard input.
     file: Option<PathBuf>,
     /// Arguments of the program.
-    #[arg(last = true)]
-    args: Vec<String>,
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<String>,
     /// Wall-clock time in seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -46,14 +47,14 @@ pub(super) struct Args {
 /// Runs the program and prints its output, with visible escapes; the exit status is the program's.
 pub(super) fn run(
     args: Args,
-    settings: Settings,
+    settings: &Settings,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let ask = RunAsk {
         language: args.language,
         code: source(args.file)?,
         stdin: None,
-        args: args.args,
+        args: args.arguments,
         env: BTreeMap::new(),
         files: Vec::new(),
         timeout_seconds: args.timeout,
@@ -88,16 +89,11 @@ pub(super) fn run(
 fn source(file: Option<PathBuf>) -> anyhow::Result<String> {
     // One byte more than is allowed: the policy then refuses it with its own words.
     let most = MAX_CODE_BYTES as u64 + 1;
-    let mut code = Vec::new();
-    match file.filter(|file| file.as_os_str() != "-") {
-        Some(path) => std::fs::File::open(&path)
-            .and_then(|file| file.take(most).read_to_end(&mut code))
+    let code = match file.filter(|file| file.as_os_str() != "-") {
+        Some(path) => File::open(&path)
+            .and_then(|file| read_at_most(file, most))
             .with_context(|| format!("read {}", path.display()))?,
-        None => io::stdin()
-            .lock()
-            .take(most)
-            .read_to_end(&mut code)
-            .context("read standard input")?,
+        None => read_at_most(io::stdin().lock(), most).context("read standard input")?,
     };
     match String::from_utf8(code) {
         Ok(code) => Ok(code),

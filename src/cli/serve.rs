@@ -40,16 +40,16 @@ pub(super) fn run(
 
 async fn serve(settings: Settings, environment: &Environment) -> anyhow::Result<()> {
     let structured = settings.structured_content;
-    let app = App::start(settings, environment)?;
+    let app = App::start(&settings, environment)?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let served = transport::stdio::serve(
+    let served = Box::pin(transport::stdio::serve(
         app.broker(),
         structured,
         tokio::io::stdin(),
         tokio::io::stdout(),
         stop,
-    )
+    ))
     .await;
     app.stop().await;
     signals.abort();

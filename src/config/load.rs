@@ -1,14 +1,16 @@
 //! Finding and reading the one file.
 
 use std::{
-    fmt, fs,
-    io::{self, Read as _},
+    fmt, fs, io,
     path::{Path, PathBuf},
     thread,
 };
 
 use super::{ConfigError, Environment, Settings, check, raw::RawConfig};
-use crate::{images::catalogue, types::Cpus};
+use crate::{
+    images::catalogue,
+    types::{Cpus, read_at_most},
+};
 
 /// The longest configuration file, in bytes: one named by mistake, such as a disk, must not fill the memory.
 pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -123,11 +125,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     };
     // Asked of the open file: the one at the path may be another by now.
     refuse_world_writable(path, &file.metadata().map_err(unreadable)?)?;
-    let mut bytes = Vec::new();
-    #[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
-    file.take(MAX_CONFIG_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    let bytes = read_at_most(file, MAX_CONFIG_BYTES + 1).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_CONFIG_BYTES {
         return Err(ConfigError::TooLarge {
             path: path.to_path_buf(),

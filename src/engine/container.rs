@@ -35,7 +35,7 @@ const LATE: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
     Duration::from_secs(20),
-    Duration::from_secs(60),
+    Duration::from_mins(1),
 ];
 
 /// A container of ours.
@@ -109,7 +109,7 @@ impl Container {
             let result = destroyed
                 .get_or_try_init(|| remove(daemon.as_ref(), &id))
                 .await
-                .map(|()| ());
+                .copied();
             if let Err(error) = &result {
                 tracing::warn!(container = id, %error, "a container could not be removed");
             }

@@ -8,20 +8,20 @@ use std::time::Duration;
 /// Questions that the daemon answers from memory.
 pub(super) const QUERY: Duration = Duration::from_secs(20);
 /// Making a container, which sets up its file system.
-pub(super) const CREATE: Duration = Duration::from_secs(60);
+pub(super) const CREATE: Duration = Duration::from_mins(1);
 /// Opening the attach stream.
 pub(super) const ATTACH: Duration = Duration::from_secs(20);
 /// Starting a container, which runs the runtime.
-pub(super) const START: Duration = Duration::from_secs(60);
+pub(super) const START: Duration = Duration::from_mins(1);
 /// Killing a container.
 pub(super) const KILL: Duration = Duration::from_secs(20);
 /// Removing a container, or a volume, or an image.
-pub(super) const REMOVE: Duration = Duration::from_secs(60);
+pub(super) const REMOVE: Duration = Duration::from_mins(1);
 /// Importing the guest's image.
-pub(super) const IMPORT: Duration = Duration::from_secs(120);
+pub(super) const IMPORT: Duration = Duration::from_mins(2);
 /// How long a dead sandbox's verdict is waited for.
 pub(super) const OOM_VERDICT: Duration = Duration::from_secs(3);
 /// How long the seeding container may take to end after its start.
-pub(super) const SEED: Duration = Duration::from_secs(60);
+pub(super) const SEED: Duration = Duration::from_mins(1);
 /// How long [`super::Engine::close`] waits for the clean-up that is under way before it removes by force.
 pub(super) const CLOSE: Duration = Duration::from_secs(8);

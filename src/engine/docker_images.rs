@@ -76,6 +76,7 @@ impl ImageBuilder for DockerImages {
             Ok(Err(error)) => Err(failed(call, &error)),
             Ok(Ok(image)) => Ok(Some(Found {
                 id: image.id.unwrap_or_default(),
+                tags: image.repo_tags.unwrap_or_default(),
                 labels: image
                     .config
                     .and_then(|config| config.labels)

@@ -108,19 +108,15 @@ impl Inner {
                 };
                 Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
             }
-            Ok(None) => {
-                container.destroy().await?;
-                Ok(Attempt::UidTaken)
-            }
-            Err(error) => {
-                // The first error is the one that matters; a failed removal is logged and tried again at the end.
+            // Dropping the container removes it in the background.
+            Ok(None) => Ok(Attempt::UidTaken),
+            Err(error) if guest_is_bad(&error) => {
+                // The volume cannot be replaced while a container holds it. The first error is the one that
+                // matters; a failed removal is logged.
                 let _ = container.destroy().await;
-                if guest_is_bad(&error) {
-                    Ok(Attempt::BadGuest(error))
-                } else {
-                    Err(error)
-                }
+                Ok(Attempt::BadGuest(error))
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -152,10 +148,7 @@ impl Inner {
             self.tasks.clone(),
             uid,
         );
-        if let Err(error) = verify::warnings(&created, swap) {
-            let _ = container.destroy().await;
-            return Err(error);
-        }
+        verify::warnings(&created, swap)?;
         Ok(container)
     }
 

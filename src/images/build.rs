@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io};
 use super::{
     BuilderError, BuiltIn, Context, LABEL_NAME, LABEL_VERSION,
     base::{self, BaseError, Bootstrap},
-    builder::{BuildRequest, Cache, ImageBuilder},
+    builder::{BuildRequest, Cache, Found, ImageBuilder},
     line::Progress,
 };
 
@@ -102,7 +102,8 @@ pub async fn build(
             tag: tag.clone(),
             outcome,
         };
-        let present = present(builder, image, &context).await.map_err(failed)?;
+        let before = builder.find(tag).await.map_err(failed)?;
+        let present = present(before.as_ref(), &context);
         if rebuild == Rebuild::IfChanged && matches!(present, Present::Current { .. }) {
             progress.begin(tag);
             progress.end("up to date");
@@ -129,6 +130,9 @@ pub async fn build(
         };
         builder.build(request, progress).await.map_err(failed)?;
         progress.end("built");
+        if let Some(before) = before {
+            drop_replaced(builder, &before.id).await;
+        }
         done.push(built(Outcome::Built));
     }
     Ok(done)
@@ -142,12 +146,12 @@ pub async fn list(
     let mut found = Vec::with_capacity(images.len());
     for image in images {
         let context = context(image)?;
-        found.push(present(builder, image, &context).await.map_err(|error| {
-            BuildError::Builder {
-                image: image.image.name.clone(),
-                error,
-            }
-        })?);
+        let there = builder.find(&image.image.tag).await;
+        let there = there.map_err(|error| BuildError::Builder {
+            image: image.image.name.clone(),
+            error,
+        })?;
+        found.push(present(there.as_ref(), &context));
     }
     Ok(found)
 }
@@ -168,18 +172,24 @@ pub async fn remove(
     Ok(removed)
 }
 
-async fn present(
-    builder: &dyn ImageBuilder,
-    image: &BuiltIn,
-    context: &Context,
-) -> Result<Present, BuilderError> {
-    Ok(match builder.find(&image.image.tag).await? {
+/// Removes the image that had the tag before, hundreds of megabytes that nothing leads to any more. One that
+/// has another name, or that a container uses, stays; so it does where the daemon fails, as the build went well.
+async fn drop_replaced(builder: &dyn ImageBuilder, id: &str) {
+    if let Ok(Some(found)) = builder.find(id).await
+        && found.tags.is_empty()
+    {
+        let _ = builder.remove(id).await;
+    }
+}
+
+fn present(found: Option<&Found>, context: &Context) -> Present {
+    match found {
         None => Present::Missing,
         Some(found) if found.labels.get(LABEL_VERSION) == Some(&context.version) => {
             Present::Current { bytes: found.bytes }
         }
         Some(found) => Present::Stale { bytes: found.bytes },
-    })
+    }
 }
 
 fn context(image: &BuiltIn) -> Result<Context, BuildError> {
@@ -237,13 +247,14 @@ mod tests {
             ]
         );
         run(&builder, Rebuild::Always).await.unwrap();
-        assert_eq!(
-            builder.calls()[4..],
-            [
-                "build belljar/python:latest Ignore",
-                "build belljar/javascript:latest Ignore",
-                "build belljar/bash:latest Ignore"
-            ]
+        let again = builder.calls().split_off(4);
+        assert!(
+            again.contains(&"build belljar/bash:latest Ignore".to_owned()),
+            "{again:?}"
+        );
+        assert!(
+            !again.iter().any(|call| call.starts_with("pull")),
+            "{again:?}"
         );
     }
 
@@ -326,6 +337,30 @@ mod tests {
         let found = list(&builder, &images).await.unwrap();
         assert!(matches!(found[0], Present::Current { .. }));
         assert!(matches!(found[2], Present::Stale { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_replaced_image_goes_unless_it_has_another_name() {
+        let builder = FakeBuilder::default();
+        let images = select(catalogue().unwrap(), &["bash".to_owned()]).unwrap();
+        let force = || {
+            build(
+                &builder,
+                &FakeBootstrap::Works,
+                &images,
+                Rebuild::Always,
+                &Silent,
+            )
+        };
+        force().await.unwrap();
+        force().await.unwrap();
+        assert_eq!(builder.calls().last().unwrap(), "remove id-1");
+        builder.tag("belljar/bash:latest", "somebody/bash:old");
+        force().await.unwrap();
+        assert_eq!(
+            builder.calls().last().unwrap(),
+            "build belljar/bash:latest Ignore"
+        );
     }
 
     #[tokio::test]

@@ -39,6 +39,8 @@ pub enum BuilderError {
 pub struct Found {
     /// `sha256:…`
     pub id: String,
+    /// Its references; none where another image has taken the only one.
+    pub tags: Vec<String>,
     /// Its labels, which anybody may have written.
     pub labels: BTreeMap<String, String>,
     /// Size in bytes, what it shares with others included.
@@ -75,7 +77,7 @@ pub trait ImageBuilder: Send + Sync {
     /// The processor that the daemon's images are for, as `uname -m` says it.
     async fn architecture(&self) -> Result<String, BuilderError>;
 
-    /// Looks an image up by its reference.
+    /// Looks an image up by its reference or its id.
     async fn find(&self, reference: &str) -> Result<Option<Found>, BuilderError>;
 
     /// Fetches an image from a registry. Where none answers soon, it fails soon.
@@ -91,6 +93,7 @@ pub trait ImageBuilder: Send + Sync {
         progress: &dyn Progress,
     ) -> Result<(), BuilderError>;
 
-    /// Takes the reference off an image, and removes the image if it has no other.
+    /// Takes the reference off an image, and removes the image if it has no other; or removes an image by
+    /// its id, unless a container uses it.
     async fn remove(&self, reference: &str) -> Result<(), BuilderError>;
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -44,7 +44,7 @@ impl Bootstrap for FakeBootstrap {
 #[derive(Default)]
 pub(super) struct FakeBuilder {
     calls: Mutex<Vec<String>>,
-    images: Mutex<BTreeMap<String, Found>>,
+    images: Mutex<Vec<Found>>,
     fails: Vec<String>,
     architecture: Option<&'static str>,
 }
@@ -77,15 +77,31 @@ impl FakeBuilder {
         self.keep(reference, BTreeMap::new());
     }
 
+    /// Gives an image a second name.
+    pub(super) fn tag(&self, reference: &str, also: &str) {
+        for image in self.images().iter_mut() {
+            if image.tags.iter().any(|tag| tag == reference) {
+                image.tags.push(also.to_owned());
+            }
+        }
+    }
+
+    fn images(&self) -> MutexGuard<'_, Vec<Found>> {
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn keep(&self, reference: &str, labels: BTreeMap<String, String>) {
-        let found = Found {
+        let mut images = self.images();
+        for image in images.iter_mut() {
+            image.tags.retain(|tag| tag != reference);
+        }
+        let id = format!("id-{}", images.len());
+        images.push(Found {
+            id,
+            tags: vec![reference.to_owned()],
             labels,
             ..Found::default()
-        };
-        self.images
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(reference.to_owned(), found);
+        });
     }
 
     fn call(&self, call: String) -> Result<(), BuilderError> {
@@ -114,8 +130,9 @@ impl ImageBuilder for FakeBuilder {
     }
 
     async fn find(&self, reference: &str) -> Result<Option<Found>, BuilderError> {
-        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(images.get(reference).cloned())
+        let found =
+            |image: &&Found| image.id == reference || image.tags.iter().any(|tag| tag == reference);
+        Ok(self.images().iter().find(found).cloned())
     }
 
     async fn pull(&self, reference: &str, _: &dyn Progress) -> Result<(), BuilderError> {

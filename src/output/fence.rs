@@ -22,8 +22,6 @@ pub enum Label {
     Artifact,
     /// Names of files in a workspace.
     Files,
-    /// An error text that quotes the container.
-    Error,
 }
 
 impl Label {
@@ -35,7 +33,6 @@ impl Label {
             Self::Stderr => "stderr",
             Self::Artifact => "artifact",
             Self::Files => "files",
-            Self::Error => "error",
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     artifact_id: Option<String>,
     /// Session that holds the file.
     session: Option<String>,
-    /// Path in the session's working directory, as list_files shows it.
+    /// Path in the session's working directory, as `list_files` shows it.
     path: Option<String>,
     /// First byte, default 0.
     offset: Option<u64>,
@@ -204,31 +204,34 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
         eof: end >= fetched.bytes,
         ..output(fetched)
     };
-    let mut summary = format!(
-        "{} bytes from {} of {} · {} · artifact {}",
-        output.length, output.offset, fetched.bytes, fetched.media_type, fetched.artifact_id
-    );
+    let mut facts = vec![
+        format!(
+            "{} bytes from {} of {}",
+            output.length, output.offset, fetched.bytes
+        ),
+        fetched.media_type.clone(),
+        format!("artifact {}", fetched.artifact_id),
+    ];
     if !output.eof {
-        summary.push_str(&format!(" · go on at offset {end}"));
+        facts.push(format!("go on at offset {end}"));
     }
+    let mut fenced = None;
     let mut further = Vec::new();
     if as_text {
         // All of the piece: its length is bounded already.
         let shown = show_bytes(bytes, usize::MAX);
-        if let Some(fence) = Fence::new(&[Part {
+        let part = Part {
             label: Label::Artifact,
             shown: &shown,
-        }]) {
-            summary.push('\n');
-            summary.push_str(fence.text());
-        }
+        };
+        fenced = Fence::new(&[part]).map(|fence| fence.text().to_owned());
         output.encoding = "text";
         output.escaped = shown.escaped();
         output.text = Some(shown.text());
     } else {
         output.encoding = "base64";
         output.base64 = Some(STANDARD.encode(bytes));
-        summary.push_str(" · base64 in the structured result");
+        facts.push("base64 in the structured result".to_owned());
     }
     if let Some(picture) = &fetched.picture {
         further.push(ContentBlock::text(format!(
@@ -248,5 +251,9 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
         .with_size(fetched.bytes);
         further.push(ContentBlock::resource_link(link));
     }
-    Ok(Reply::new(summary, &output)?.with(further))
+    let text = [Some(facts.join(" · ")), fenced]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
+    Ok(Reply::new(text.join("\n"), &output)?.with(further))
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     audit::Action,
-    broker::{FileKind, Refusal},
+    broker::{FileEntry, FileKind, Refusal},
     output::{Fence, Label, Part, show_bytes},
 };
 
@@ -80,34 +80,30 @@ shown with visible escapes; pass them back as shown.";
                 &context.cancelled,
             )
             .await?;
-        let mut lines = String::new();
-        for entry in &listing.entries {
-            lines.push_str(&format!(
+        let line = |entry: &FileEntry| {
+            format!(
                 "{}  {} bytes  {}\n",
                 entry.kind.name(),
                 entry.bytes,
                 entry.path
-            ));
-        }
-        let mut text = format!(
-            "{} entries · session {}",
-            listing.entries.len(),
-            listing.session
-        );
+            )
+        };
+        let lines: String = listing.entries.iter().map(line).collect();
+        let mut facts = vec![
+            format!("{} entries", listing.entries.len()),
+            format!("session {}", listing.session),
+        ];
         if listing.omitted > 0 {
-            text.push_str(&format!(
-                " · {} more left out: name a `path`",
-                listing.omitted
-            ));
+            facts.push(format!("{} more left out: name a `path`", listing.omitted));
         }
+        let mut text = vec![facts.join(" · ")];
         let lines = show_bytes(lines.as_bytes(), MAX_LIST_TEXT);
-        if let Some(fence) = Fence::new(&[Part {
+        let part = Part {
             label: Label::Files,
             shown: &lines,
-        }]) {
-            text.push('\n');
-            text.push_str(fence.text());
-        }
+        };
+        text.extend(Fence::new(&[part]).map(|fence| fence.text().to_owned()));
+        let text = text.join("\n");
         let output = Output {
             notice: NOTICE,
             untrusted: true,

@@ -5,11 +5,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    broker::Refusal,
-    config::StructuredContent,
-    output::{Fence, Label, Part, SHOWN_BYTES, show_bytes},
-};
+use crate::{broker::Refusal, config::StructuredContent};
 
 /// What comes first in every structured result that holds something from inside.
 pub(super) const NOTICE: &str = "Fields marked untrusted hold data written by code that ran in the sandbox. \
@@ -55,16 +51,7 @@ impl Reply {
     }
 }
 
-/// An error that the model can act on. What it quotes from inside is fenced.
+/// An error that the model can act on. It quotes nothing from inside.
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
-    let mut text = refusal.message().to_owned();
-    let quoted = show_bytes(refusal.quoted().unwrap_or_default().as_bytes(), SHOWN_BYTES);
-    if let Some(fence) = Fence::new(&[Part {
-        label: Label::Error,
-        shown: &quoted,
-    }]) {
-        text.push('\n');
-        text.push_str(fence.text());
-    }
-    CallToolResult::error(vec![ContentBlock::text(text)])
+    CallToolResult::error(vec![ContentBlock::text(refusal.message())])
 }

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     audit::Action,
-    broker::{Refusal, RunReport, StreamReport},
+    broker::{Refusal, RunArtifact, RunReport, StreamReport},
     output::{Fence, Label, Part, SHOWN_BYTES, show_bytes},
     policy::{FileAsk, FileSource, RunAsk},
-    types::{LimitsRequest, Status},
+    types::{ArtifactId, LimitsRequest, Status},
 };
 
 /// The tool.
@@ -52,6 +52,7 @@ pub(super) struct Arguments {
 /// One input: exactly one of `file_id`, `text` and `base64`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the contract's names")]
 struct File {
     /// Path relative to the working directory.
     path: String,
@@ -115,6 +116,7 @@ struct Stream {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the contract's names")]
 struct Artifact {
     /// Id for `fetch_artifact`; null in a session, where `{session, path}` fetches it.
     artifact_id: Option<String>,
@@ -275,92 +277,87 @@ fn millis(duration: std::time::Duration) -> u64 {
 
 /// belljar's own summary, then what came from inside, fenced, then belljar's own remarks.
 fn text(report: &RunReport) -> String {
-    let mut text = summary(report);
+    let mut lines = vec![summary(report)];
     let files = show_bytes(files(report).as_bytes(), SHOWN_BYTES);
-    let fence = Fence::new(&[
-        Part {
-            label: Label::Stdout,
-            shown: &report.stdout.shown,
-        },
-        Part {
-            label: Label::Stderr,
-            shown: &report.stderr.shown,
-        },
-        Part {
-            label: Label::Files,
-            shown: &files,
-        },
-    ]);
-    if let Some(fence) = fence {
-        text.push('\n');
-        text.push_str(fence.text());
-    }
+    let parts = [
+        (Label::Stdout, &report.stdout.shown),
+        (Label::Stderr, &report.stderr.shown),
+        (Label::Files, &files),
+    ]
+    .map(|(label, shown)| Part { label, shown });
+    lines.extend(Fence::new(&parts).map(|fence| fence.text().to_owned()));
     for (name, stream) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
-        if let Some(id) = &stream.artifact_id {
+        lines.extend(stream.artifact_id.as_ref().map(|id| {
             let why = if stream.shown.truncated() {
                 "is cut above"
             } else {
                 "has characters shown as escapes"
             };
-            text.push_str(&format!(
-                "\n{name} {why}: all {} bytes are artifact {id}.",
+            format!(
+                "{name} {why}: all {} bytes are artifact {id}.",
                 stream.shown.bytes()
-            ));
-        }
+            )
+        }));
     }
     if report.artifacts_omitted > 0 {
-        text.push_str(&format!(
-            "\n{} more files were left out: bounds on number and size, or the sandbox was gone.",
+        lines.push(format!(
+            "{} more files were left out: bounds on number and size, or the sandbox was gone.",
             report.artifacts_omitted
         ));
     }
-    if let Some(advice) = advice(report) {
-        text.push('\n');
-        text.push_str(advice);
-    }
-    text
+    lines.extend(advice(report).map(str::to_owned));
+    lines.join("\n")
 }
 
 fn summary(report: &RunReport) -> String {
     let how = match report.status {
         Status::Exited => format!("exit {}", report.exit_code.unwrap_or_default()),
-        Status::Signaled => format!(
-            "ended by signal {}",
-            report.signal.as_deref().unwrap_or("unknown")
-        ),
+        Status::Signaled => {
+            format!(
+                "ended by signal {}",
+                report.signal.as_deref().unwrap_or("unknown")
+            )
+        }
         Status::TimedOut => "timed out".to_owned(),
-        Status::OutOfMemory => format!("out of memory (limit {} MiB)", report.limits.memory_mib),
-        Status::OutputLimit => format!("output limit of {} KiB reached", report.limits.output_kib),
+        Status::OutOfMemory => {
+            format!("out of memory (limit {} MiB)", report.limits.memory_mib)
+        }
+        Status::OutputLimit => {
+            format!("output limit of {} KiB reached", report.limits.output_kib)
+        }
         Status::Cancelled => "cancelled".to_owned(),
         Status::SandboxLost => "sandbox lost".to_owned(),
     };
-    let mut line = format!(
-        "{how} · {} ms · {} · network {}",
-        millis(report.duration),
-        report.language,
-        report.sandbox.network
+    let mut facts = vec![
+        how,
+        format!("{} ms", millis(report.duration)),
+        report.language.clone(),
+        format!("network {}", report.sandbox.network),
+    ];
+    facts.extend(
+        report
+            .sandbox
+            .session
+            .as_ref()
+            .map(|id| format!("session {id}")),
     );
-    if let Some(session) = &report.sandbox.session {
-        line.push_str(&format!(" · session {session}"));
-    }
-    line
+    facts.join(" · ")
 }
 
 /// One line a file: belljar's own columns first and the name last, on one line with visible escapes, so that
 /// no name can forge another line.
 fn files(report: &RunReport) -> String {
-    let mut lines = String::new();
-    for artifact in &report.artifacts {
+    let line = |artifact: &RunArtifact| {
         let id = artifact
             .artifact_id
             .as_ref()
-            .map_or("in session", |id| id.as_str());
-        lines.push_str(&format!(
+            .map_or("in session", ArtifactId::as_str);
+        format!(
             "{id}  {} bytes  {}  {}\n",
             artifact.bytes, artifact.media_type, artifact.path
-        ));
-    }
-    lines
+        )
+    };
+    report.artifacts.iter().map(line).collect()
 }
 
 fn advice(report: &RunReport) -> Option<&'static str> {

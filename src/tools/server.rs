@@ -20,7 +20,7 @@ use super::{
     tool::{self, Context, Name},
 };
 use crate::{
-    broker::{Broker, Refusal},
+    broker::Broker,
     config::StructuredContent,
     types::{Caller, visible},
 };
@@ -81,7 +81,7 @@ impl Server {
             Ok(Err(refusal)) => reply::refused(&refusal),
             Err(_panic) => {
                 tracing::error!(tool = name.as_str(), "a call panicked");
-                reply::refused(&Refusal::internal())
+                reply::refused(&self.broker.refuse_panicked(&self.caller, name.action()))
             }
         }
     }

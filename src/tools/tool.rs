@@ -60,6 +60,10 @@ pub(super) trait Tool {
 }
 
 /// A tool's effects, as the protocol's annotations name them; none is left to the worst default.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the protocol\'s four annotations"
+)]
 pub(super) struct Hints {
     /// Changes nothing.
     pub(super) read_only: bool,
@@ -118,6 +122,18 @@ impl Name {
             Self::OpenSession => describe::<OpenSession>(self, structured),
             Self::CloseSession => describe::<CloseSession>(self, structured),
             Self::ListFiles => describe::<ListFiles>(self, structured),
+        }
+    }
+
+    /// The name in the record.
+    pub(super) fn action(self) -> Action {
+        match self {
+            Self::RunCode => RunCode::ACTION,
+            Self::UploadFile => UploadFile::ACTION,
+            Self::FetchArtifact => FetchArtifact::ACTION,
+            Self::OpenSession => OpenSession::ACTION,
+            Self::CloseSession => CloseSession::ACTION,
+            Self::ListFiles => ListFiles::ACTION,
         }
     }
 

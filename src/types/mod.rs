@@ -3,6 +3,7 @@
 //! Each is parsed once, at the edge, into a type that cannot be wrong; nothing here performs I/O,
 //! and nothing here knows any other module.
 
+mod bounded;
 mod caller;
 mod digest;
 mod id;
@@ -13,6 +14,7 @@ mod path;
 pub mod signal;
 pub mod visible;
 
+pub use bounded::read_at_most;
 pub use caller::Caller;
 pub use digest::{DigestError, Sha256};
 pub(crate) use id::random_hex;

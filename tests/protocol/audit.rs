@@ -206,6 +206,18 @@ async fn the_raw_output_is_kept_for_the_record_whatever_was_shown() {
     }
 }
 
+#[tokio::test]
+async fn a_line_names_so_many_variables_and_counts_the_rest() {
+    let world = World::new().await;
+    let env: serde_json::Map<String, Value> = (0..100)
+        .map(|at| (format!("V{at:03}"), Value::from("x")))
+        .collect();
+    world.run_with("out x", json!({"env": env})).await.ok();
+    let line = world.lines("run_code").pop().unwrap();
+    assert_eq!(line["env"].as_array().unwrap().len(), 64);
+    assert_eq!(line["env_omitted"], 36);
+}
+
 /// A log whose every line is written as long as the reader lives.
 fn breakable() -> (PipeReader, File) {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -114,6 +114,11 @@ async fn a_call_that_panics_is_answered_and_the_server_lives_on() {
         "{}",
         answer.error()
     );
+    let last = world.lines("run_code").pop().unwrap();
+    assert!(
+        last["error"].as_str().unwrap().starts_with("internal: "),
+        "{last}"
+    );
     world.until_empty().await;
     world.works().await;
 }

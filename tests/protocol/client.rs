@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// How long an answer may take before a test gives up. No test measures time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What every structured result is held against.
 static OUTPUT_SCHEMAS: LazyLock<BTreeMap<String, jsonschema::Validator>> = LazyLock::new(|| {

@@ -4,7 +4,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +20,7 @@ use super::{
     sweep::Swept,
     writer::BlobWriter,
 };
-use crate::types::{ArtifactId, Caller, FileId, MIB, RunId};
+use crate::types::{ArtifactId, Caller, FileId, MIB, RunId, read_at_most};
 
 /// How long a kept file lives unless the operator says otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_hours(24);
@@ -176,10 +176,7 @@ impl Store {
             // An offset past what a file can have is an error to some systems.
             blob.seek(SeekFrom::Start(offset.min(entry.bytes)))
                 .map_err(failed())?;
-            let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-            blob.take(length)
-                .read_to_end(&mut bytes)
-                .map_err(failed())?;
+            let bytes = read_at_most(blob, length).map_err(failed())?;
             Ok(bytes.into())
         })
         .await

@@ -23,7 +23,7 @@ const SHOWN_RECORD_BYTES: u64 = 256 * KIB;
 
 /// Reads the audit log of this state directory.
 #[derive(Clone, Debug, Args)]
-pub struct AuditArgs {
+pub(super) struct AuditArgs {
     #[command(subcommand)]
     command: AuditCommand,
 }
@@ -58,7 +58,7 @@ fn parse_run_id(text: &str) -> Result<RunId, IdError> {
 
 /// How the command ended, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuditExit {
+pub(super) enum AuditExit {
     /// All well: exit status 0.
     Fine,
     /// The run is unknown, or a log was tampered with: exit status 1.
@@ -67,7 +67,7 @@ pub enum AuditExit {
 
 /// Why the command could not do its work.
 #[derive(Debug, thiserror::Error)]
-pub enum AuditCliError {
+pub(super) enum AuditCliError {
     /// A log could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -80,7 +80,7 @@ pub enum AuditCliError {
 }
 
 /// Runs the command on a state directory and prints to `out`.
-pub async fn run(
+pub(super) async fn run(
     args: &AuditArgs,
     state_dir: &Path,
     out: &mut (impl Write + ?Sized),

@@ -2,6 +2,10 @@
 //!
 //! What is absent becomes the value that cannot be mistaken for a closed one: the comparison after a create must
 //! fail on it.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the engine's own adapter: the one place that speaks to Docker"
+)]
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -311,103 +315,57 @@ fn unasked(config: &ContainerConfig, host: &HostConfig) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bollard::models::{DeviceMapping, DeviceRequest, ResourcesUlimits};
 
-    fn unasked_of(host: HostConfig) -> Vec<String> {
-        unasked(&ContainerConfig::default(), &host)
-    }
+    use super::*;
 
     #[test]
     fn hardening_what_no_caller_may_set_is_found() {
-        let yes = Some(true);
-        let list = || Some(vec!["x".to_owned()]);
-        let map = || Some(HashMap::from([("a".to_owned(), "b".to_owned())]));
-        let cases = [
-            HostConfig {
-                privileged: yes,
-                ..Default::default()
-            },
-            HostConfig {
-                publish_all_ports: yes,
-                ..Default::default()
-            },
-            HostConfig {
-                oom_kill_disable: yes,
-                ..Default::default()
-            },
-            HostConfig {
-                init: yes,
-                ..Default::default()
-            },
-            HostConfig {
-                binds: list(),
-                ..Default::default()
-            },
-            HostConfig {
-                devices: Some(vec![Default::default()]),
-                ..Default::default()
-            },
-            HostConfig {
-                device_requests: Some(vec![Default::default()]),
-                ..Default::default()
-            },
-            HostConfig {
-                device_cgroup_rules: list(),
-                ..Default::default()
-            },
-            HostConfig {
-                group_add: list(),
-                ..Default::default()
-            },
-            HostConfig {
-                extra_hosts: list(),
-                ..Default::default()
-            },
-            HostConfig {
-                volumes_from: list(),
-                ..Default::default()
-            },
-            HostConfig {
-                port_bindings: Some([("1/tcp".to_owned(), None)].into()),
-                ..Default::default()
-            },
-            HostConfig {
-                sysctls: map(),
-                ..Default::default()
-            },
-            HostConfig {
-                annotations: map(),
-                ..Default::default()
-            },
-            HostConfig {
-                cgroup_parent: Some("x".into()),
-                ..Default::default()
-            },
-            HostConfig {
-                pid_mode: Some("host".into()),
-                ..Default::default()
-            },
-            HostConfig {
-                uts_mode: Some("host".into()),
-                ..Default::default()
-            },
-            HostConfig {
-                userns_mode: Some("host".into()),
-                ..Default::default()
-            },
-            HostConfig {
-                masked_paths: Some(vec![]),
-                ..Default::default()
-            },
-            HostConfig {
-                readonly_paths: Some(vec![]),
-                ..Default::default()
-            },
-        ];
-        for host in cases {
-            assert_eq!(unasked_of(host.clone()).len(), 1, "{host:?}");
+        fn list() -> Vec<String> {
+            vec!["x".to_owned()]
         }
-        assert_eq!(unasked_of(HostConfig::default()), Vec::<String>::new());
+        fn map() -> HashMap<String, String> {
+            HashMap::from([("a".to_owned(), "b".to_owned())])
+        }
+        type Open = (&'static str, fn(&mut HostConfig));
+        let open: &[Open] = &[
+            ("Privileged", |h| h.privileged = Some(true)),
+            ("PublishAllPorts", |h| h.publish_all_ports = Some(true)),
+            ("OomKillDisable", |h| h.oom_kill_disable = Some(true)),
+            ("Init", |h| h.init = Some(true)),
+            ("Binds", |h| h.binds = Some(list())),
+            ("Devices", |h| {
+                h.devices = Some(vec![DeviceMapping::default()]);
+            }),
+            ("DeviceRequests", |h| {
+                h.device_requests = Some(vec![DeviceRequest::default()]);
+            }),
+            ("DeviceCgroupRules", |h| {
+                h.device_cgroup_rules = Some(list());
+            }),
+            ("GroupAdd", |h| h.group_add = Some(list())),
+            ("ExtraHosts", |h| h.extra_hosts = Some(list())),
+            ("Links", |h| h.links = Some(list())),
+            ("VolumesFrom", |h| h.volumes_from = Some(list())),
+            ("PortBindings", |h| {
+                h.port_bindings = Some([("1/tcp".to_owned(), None)].into());
+            }),
+            ("Sysctls", |h| h.sysctls = Some(map())),
+            ("Annotations", |h| h.annotations = Some(map())),
+            ("CgroupParent", |h| h.cgroup_parent = Some("host".into())),
+            ("Cgroup", |h| h.cgroup = Some("host".into())),
+            ("PidMode", |h| h.pid_mode = Some("host".into())),
+            ("UTSMode", |h| h.uts_mode = Some("host".into())),
+            ("UsernsMode", |h| h.userns_mode = Some("host".into())),
+            ("MaskedPaths", |h| h.masked_paths = Some(vec![])),
+            ("ReadonlyPaths", |h| h.readonly_paths = Some(vec![])),
+        ];
+        for (name, change) in open {
+            let mut host = HostConfig::default();
+            assert!(unasked(&ContainerConfig::default(), &host).is_empty());
+            change(&mut host);
+            assert_eq!(unasked(&ContainerConfig::default(), &host), [*name]);
+        }
     }
 
     #[test]
@@ -428,7 +386,7 @@ mod tests {
     #[test]
     fn hardening_ulimits_a_soft_limit_that_differs_is_found() {
         let host = HostConfig {
-            ulimits: Some(vec![bollard::models::ResourcesUlimits {
+            ulimits: Some(vec![ResourcesUlimits {
                 name: Some("core".into()),
                 soft: Some(1),
                 hard: Some(0),

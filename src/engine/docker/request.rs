@@ -3,6 +3,10 @@
 //! Every field that no sandbox may have open is set closed here, rather than left to the daemon's
 //! configuration; `MaskedPaths` and `ReadonlyPaths` alone stay unset, since setting them replaces Docker's own
 //! lists.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the engine's own adapter: the one place that speaks to Docker"
+)]
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,

@@ -1,8 +1,9 @@
 //! A guest in memory, for tests of everything above the tether without Docker.
 //!
 //! It speaks the protocol over an in-memory stream, keeps a workspace in a map, and takes the text
-//! of a "program" for a script of its own (see [`script`]), in which it can also be told to lie. It
-//! must never be part of a sandbox: it runs nothing and isolates nothing.
+//! of a "program" for a script of its own (see [`script`]), in which it can also be told to lie. Some
+//! paths make it lie as well: writing `lie/early`, `lie/stall` or `lie/path`, reading `lie/more` (once
+//! it is there), listing `lie`. It must never be part of a sandbox: it runs nothing and isolates nothing.
 
 mod run;
 pub mod script;
@@ -206,6 +207,12 @@ impl Guest {
         request: WriteFile,
         reader: &mut Reader,
     ) -> Result<Result<Entry, GuestError>, FrameError> {
+        match request.path.as_slice() {
+            b"lie/early" => return Ok(Ok(entry(b"lie/early", b""))),
+            b"lie/stall" => return std::future::pending().await,
+            b"lie/path" => return Ok(Ok(entry(b"/etc/passwd", b""))),
+            _ => {}
+        }
         let mut bytes = Vec::new();
         while u64::try_from(bytes.len()).unwrap_or(u64::MAX) < request.size {
             let frame = reader.next().await?.ok_or(FrameError::Truncated)?;
@@ -234,6 +241,13 @@ impl Guest {
         writer
             .send(&Ok::<_, GuestError>(entry(&request.path, &bytes)))
             .await?;
+        if request.path == b"lie/more" {
+            let more = usize::try_from(request.length)
+                .unwrap_or(0)
+                .saturating_add(1);
+            writer.send_bytes(Kind::Data, &vec![0; more]).await?;
+            return std::future::pending().await;
+        }
         let start = usize::try_from(request.offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -247,6 +261,11 @@ impl Guest {
     }
 
     async fn list(&self, request: &ListDir, mut writer: Writer) -> Result<(), FrameError> {
+        if request.path == b"lie" {
+            loop {
+                writer.send(&FromList::Entry(entry(b"again", b""))).await?;
+            }
+        }
         let mut prefix = request.path.clone();
         if !prefix.is_empty() {
             prefix.push(b'/');

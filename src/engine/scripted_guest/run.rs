@@ -161,14 +161,11 @@ impl Script<'_> {
                 Step::Fill => self.guest.full.store(true, Ordering::Relaxed),
                 Step::Show(path) => {
                     let bytes = self.guest.workspace.with(|files| files.get(path).cloned());
-                    match bytes {
-                        Some(bytes) => self.writer.send_bytes(Kind::Stdout, &bytes).await?,
-                        None => {
-                            self.writer
-                                .send_bytes(Kind::Stderr, b"no such file\n")
-                                .await?
-                        }
-                    }
+                    let (kind, bytes) = match bytes {
+                        Some(bytes) => (Kind::Stdout, bytes),
+                        None => (Kind::Stderr, b"no such file\n".to_vec()),
+                    };
+                    self.writer.send_bytes(kind, &bytes).await?;
                 }
                 Step::Sleep(time) => tokio::time::sleep(*time).await,
                 Step::Hang => std::future::pending().await,

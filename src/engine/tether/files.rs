@@ -164,7 +164,7 @@ async fn write(
         mut writer,
         link,
     } = exchange;
-    let send = async {
+    let sending = async {
         let mut source = pin!(source);
         let mut left = size;
         while left > 0 {
@@ -186,8 +186,8 @@ async fn write(
         biased;
         // The guest may give up before it has everything: the rest would wait for ever.
         frame = reader.next() => Some(frame),
-        sent = send => {
-            sent?;
+        result = sending => {
+            result?;
             None
         }
     };

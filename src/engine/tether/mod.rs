@@ -246,6 +246,10 @@ async fn in_time<T>(
 }
 
 /// What a failed send means. Only the connection's end makes a stream unwritable.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that `map_err` takes"
+)]
 fn sent(error: FrameError) -> TetherError {
     match error {
         FrameError::TooLarge { .. } => TetherError::TooLarge,
@@ -257,6 +261,10 @@ fn sent(error: FrameError) -> TetherError {
 
 /// What a failed receive means. A stream that ends inside a frame ended for the same reasons as one
 /// that ends between two: the guest is gone or has given up on it.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that `map_err` takes"
+)]
 fn received(error: FrameError) -> TetherError {
     match error {
         FrameError::Io(_) | FrameError::Truncated => TetherError::Lost,

@@ -224,7 +224,7 @@ impl std::fmt::Debug for Run {
             .debug_struct("Run")
             .field("id", &self.id)
             .field("phase", &self.phase)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

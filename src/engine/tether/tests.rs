@@ -20,6 +20,22 @@ async fn tether() -> (Tether, Workspace) {
     connect(Greeting::Proper).await.unwrap()
 }
 
+proptest::proptest! {
+    #[test]
+    fn whatever_a_guest_sends_instead_of_the_protocol_is_survived(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..1024),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let read = std::io::Cursor::new(bytes);
+        let connected = runtime.block_on(Tether::connect(read, tokio::io::sink()));
+        proptest::prop_assert!(connected.is_err());
+    }
+}
+
 fn spec(script: &str) -> RunSpec {
     RunSpec {
         id: RunId(0),
@@ -237,6 +253,40 @@ async fn every_lie_is_caught_and_ends_the_connection() {
     assert!(matches!(caught("vanish").await, TetherError::Lost));
 }
 
+#[tokio::test(start_paused = true)]
+async fn every_lie_about_files_is_caught() {
+    let violation = |error| match error {
+        TetherError::Violation(violation) => violation,
+        other => panic!("{other:?}"),
+    };
+    for (path, expected) in [
+        (&b"lie/early"[..], Violation::Order),
+        (b"lie/stall", Violation::Stalled),
+        (b"lie/path", Violation::Path),
+    ] {
+        let (tether, _) = tether().await;
+        let size = 10_000_000;
+        let error = tether
+            .write(path, size, tokio::io::repeat(0))
+            .await
+            .unwrap_err();
+        assert_eq!(violation(error), expected);
+        tether.lost().await;
+    }
+
+    let (tether, workspace) = tether().await;
+    workspace.put("lie/more", b"content");
+    let mut file = tether.read(b"lie/more", 0, 3).await.unwrap();
+    assert_eq!(violation(file.next().await.unwrap_err()), Violation::Count);
+    assert_eq!(file.next().await.unwrap(), None);
+    tether.lost().await;
+
+    let (tether, _) = connect(Greeting::Proper).await.unwrap();
+    let listed = tether.list(b"lie", 5, Hidden::List).await;
+    assert_eq!(violation(listed.unwrap_err()), Violation::Count);
+    tether.lost().await;
+}
+
 #[tokio::test]
 async fn a_lost_connection_fails_what_is_asked_of_it() {
     let (tether, _) = tether().await;
@@ -284,7 +334,7 @@ async fn a_guest_that_answers_no_ping_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_answers_pings_is_kept() {
     let (tether, _) = tether().await;
-    let lost = tokio::time::timeout(Duration::from_secs(3600), tether.lost()).await;
+    let lost = tokio::time::timeout(Duration::from_hours(1), tether.lost()).await;
     assert!(lost.is_err());
 }
 
@@ -293,7 +343,7 @@ async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
     let (tether, _) = tether().await;
     let mut run = tether.run(spec("lie stubborn"), None).await.unwrap();
     assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started));
-    let waited = tokio::time::timeout(Duration::from_secs(600), run.next()).await;
+    let waited = tokio::time::timeout(Duration::from_mins(10), run.next()).await;
     assert!(waited.is_err());
 }
 

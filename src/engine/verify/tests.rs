@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::engine::daemon::{Seeding, State, Stdio, VolumeMount};
+use crate::engine::daemon::{Access, Seeding, State, Stdio, VolumeMount};
 
 const NAME: &str = "belljar-x-1";
 
@@ -90,7 +90,7 @@ fn every_field_that_differs_is_found_and_named() {
         ("Env", |f| f.spec.env.push("SECRET=1".into())),
         ("Env", |f| f.spec.env[1] = "LD_PRELOAD=/evil.so".into()),
         ("WorkingDir", |f| {
-            f.spec.working_dir = "/proc/self/fd/8".into()
+            f.spec.working_dir = "/proc/self/fd/8".into();
         }),
         ("User", |f| f.spec.user = "0:0".into()),
         ("Hostname", |f| f.spec.hostname = "x".into()),
@@ -104,19 +104,19 @@ fn every_field_that_differs_is_found_and_named() {
         ("CapDrop", |f| f.spec.host.cap_drop.clear()),
         ("CapAdd", |f| f.spec.host.cap_add.push("SYS_ADMIN".into())),
         ("SecurityOpt", |f| {
-            f.spec.host.security_opt[1] = "seccomp=unconfined".into()
+            f.spec.host.security_opt[1] = "seccomp=unconfined".into();
         }),
         ("SecurityOpt", |f| drop(f.spec.host.security_opt.remove(0))),
         ("NetworkMode", |f| {
-            f.spec.host.network_mode = "bridge".into()
+            f.spec.host.network_mode = "bridge".into();
         }),
         ("IpcMode", |f| f.spec.host.ipc_mode = "host".into()),
         ("CgroupnsMode", |f| {
-            f.spec.host.cgroupns_mode = "host".into()
+            f.spec.host.cgroupns_mode = "host".into();
         }),
         ("LogConfig", |f| f.spec.host.log_driver = "json-file".into()),
         ("RestartPolicy", |f| {
-            f.spec.host.restart_policy = "always".into()
+            f.spec.host.restart_policy = "always".into();
         }),
         ("Memory", |f| f.spec.host.memory = 0),
         ("MemorySwap", |f| f.spec.host.memory_swap = -1),
@@ -130,7 +130,7 @@ fn every_field_that_differs_is_found_and_named() {
         ("Dns", |f| f.spec.host.dns.clear()),
         ("DnsSearch", |f| f.spec.host.dns_search.clear()),
         ("HostConfig.Mounts", |f| {
-            f.spec.host.mounts[0].seeding = Seeding::FromImage
+            f.spec.host.mounts[0].seeding = Seeding::FromImage;
         }),
         ("Mounts", |f| f.mounted[0].access = Access::ReadWrite),
         ("Mounts", |f| f.mounted.push(f.mounted[0].clone())),

@@ -1,0 +1,67 @@
+# Two commands on a fresh machine with Rust: `make demo` and `make test`. Both can be run again, and are fast then.
+# What they lack (a Docker engine, a few Debian packages, Rust targets) they get first, saying so.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+ENGINE := scripts/engine.sh
+# Where desktop agents run: the server must build there.
+DESKTOPS := aarch64-apple-darwin x86_64-pc-windows-gnu
+# The guest is built for both, whatever machine this is.
+GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+# Black-box checks, where the project is developed beside them.
+ACCEPT ?= ../shared/accept/run
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept docs toolchain
+
+help: ## Lists the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: ## Everything a fresh machine needs, then a conversation with the real server
+	@$(ENGINE) $(MAKE) --no-print-directory demo-here
+
+demo-here: toolchain
+	$(CARGO) build --release
+	$(CARGO) run --release --quiet -- images build
+	$(CARGO) run --release --quiet --example demo
+
+test: ## The whole test suite, with lints and the builds for desktops
+	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here
+
+test-here: lint desktops images suite
+
+test-all: ## The same, the documentation, the dependencies' rules and the black-box checks
+	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here
+
+test-all-here: test-here docs
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+	 else echo 'cargo-deny is not installed: deny.toml was not checked'; fi
+	@if [ -x $(ACCEPT) ]; then $(MAKE) --no-print-directory accept; fi
+
+lint: toolchain ## Formatting and clippy, where a warning is an error
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+desktops: toolchain ## Checks the server for macOS and Windows
+	@if command -v rustup >/dev/null; then rustup target add $(DESKTOPS); fi
+	for target in $(DESKTOPS); do $(CARGO) check --target $$target || exit 1; done
+
+images: toolchain ## Builds the images that are missing or out of date
+	$(CARGO) run --quiet -- images build
+
+suite: ## The tests alone
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace; \
+	 else $(CARGO) test --workspace; fi
+
+docs: ## The documentation, where a broken link is an error
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
+
+accept: ## The black-box checks, on a release build
+	$(CARGO) build --release
+	BELLJAR_BIN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/belljar $(ACCEPT)
+
+toolchain:
+	@if command -v rustup >/dev/null; then \
+	    rustup target add $(GUESTS) 2>&1 | grep -v 'up to date' || true; \
+	    rustup component add clippy rustfmt 2>&1 | grep -v 'up to date' || true; \
+	 fi
