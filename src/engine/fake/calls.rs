@@ -231,7 +231,11 @@ impl Daemon for FakeDaemon {
                 let mut state = self.lock();
                 let found = find(&mut state, "wait for container", container)?;
                 // A container ends with its PID 1.
-                if found.guest.as_ref().is_some_and(JoinHandle::is_finished) {
+                if found
+                    .guest
+                    .as_ref()
+                    .is_some_and(tokio::task::JoinHandle::is_finished)
+                {
                     let oom = found.state.oom;
                     found.end(oom);
                 }
