@@ -1,6 +1,7 @@
 //! A server of its own for each test: broker, store, audit log and protocol over a daemon in memory.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
@@ -245,9 +246,18 @@ impl World {
         self.daemon.count(Verb::Create)
     }
 
-    /// Waits until the daemon has no container.
+    /// Waits until the daemon has no container, and nobody looks after one that is gone.
     pub(crate) async fn until_empty(&self) {
-        let empty = || self.daemon.containers().is_empty();
+        let empty = || {
+            let mut looked_after = BTreeSet::new();
+            let removals_are_over = self.daemon.calls().iter().rev().all(|(verb, about)| {
+                if *verb == Verb::Inspect {
+                    looked_after.insert(about.clone());
+                }
+                *verb != Verb::Remove || looked_after.contains(about)
+            });
+            removals_are_over && self.daemon.containers().is_empty()
+        };
         until("the daemon has no container", empty).await;
     }
 

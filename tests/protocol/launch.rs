@@ -150,6 +150,7 @@ async fn a_guest_of_another_uid_is_not_trusted() {
 async fn what_a_daemon_or_image_says_stays_bounded_and_without_tricks() {
     let world = World::new().await;
     world.works().await;
+    world.until_empty().await;
     let why = format!("\u{202e}\u{1b}[2J{}", "x".repeat(1_000_000));
     for cue in [
         Cue::Warn(why.clone()),
@@ -165,8 +166,8 @@ async fn what_a_daemon_or_image_says_stays_bounded_and_without_tricks() {
         let text = answer.error();
         assert!(text.len() < 2000, "{}", text.len());
         assert!(!text.contains(['\u{202e}', '\u{1b}']), "{text}");
+        world.until_empty().await;
     }
-    world.until_empty().await;
 }
 
 #[tokio::test]
