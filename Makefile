@@ -58,7 +58,8 @@ docs: ## The documentation, where a broken link is an error
 
 accept: ## The black-box checks, on a release build
 	$(CARGO) build --release
-	BELLJAR_BIN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/belljar $(ACCEPT)
+	BELLJAR_BIN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/belljar \
+	    $(ACCEPT) $$(cd $(dir $(ACCEPT)) && ls test_*.py | sed 's/\.py$$//')
 
 toolchain:
 	@if command -v rustup >/dev/null; then \

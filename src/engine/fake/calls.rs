@@ -146,6 +146,12 @@ impl Daemon for FakeDaemon {
             .find(|(id, found)| *id == container || found.name == container)
             .map(|(id, _)| id.clone());
         let Some(id) = id else {
+            if let Some(tamper @ Cue::Tamper(_)) = cue {
+                // There is nothing to tamper with: somebody only looks whether an earlier container is gone.
+                let waiting = state.cues.entry(Verb::Inspect).or_default();
+                waiting.push_front(tamper);
+                return Ok(None);
+            }
             return after(cue).map(|()| None);
         };
         let found = find(&mut state, "inspect container", &id)?;
