@@ -8,6 +8,8 @@ ENGINE := scripts/engine.sh
 DESKTOPS := aarch64-apple-darwin x86_64-pc-windows-gnu
 # The guest is built for both, whatever machine this is.
 GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+# Where a release build lies.
+BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
@@ -21,9 +23,9 @@ demo: ## Everything a fresh machine needs, then a conversation with the real ser
 	@$(ENGINE) $(MAKE) --no-print-directory demo-here
 
 demo-here: toolchain
-	$(CARGO) build --release
-	$(CARGO) run --release --quiet -- images build
-	$(CARGO) run --release --quiet --example demo
+	$(CARGO) build --release --bins --example demo
+	$(BUILT)/belljar images build
+	$(BUILT)/examples/demo
 
 test: ## The whole test suite, with lints and the builds for desktops
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here
@@ -58,7 +60,7 @@ docs: ## The documentation, where a broken link is an error
 
 accept: ## The black-box checks, on a release build
 	$(CARGO) build --release
-	BELLJAR_BIN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/belljar \
+	BELLJAR_BIN=$(BUILT)/belljar \
 	    $(ACCEPT) $$(cd $(dir $(ACCEPT)) && ls test_*.py | sed 's/\.py$$//')
 
 toolchain:
