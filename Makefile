@@ -14,7 +14,7 @@ BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept docs toolchain
+.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept bench docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -54,6 +54,9 @@ images: toolchain ## Builds the images that are missing or out of date
 suite: ## The tests alone
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace; \
 	 else $(CARGO) test --workspace; fi
+
+bench: ## How long a client waits, on a release build, beside docker run and docker exec
+	@$(ENGINE) $(CARGO) bench --bench latency
 
 docs: ## The documentation, where a broken link is an error
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
