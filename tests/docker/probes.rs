@@ -171,6 +171,18 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     except OSError: continue
     if said == "sleep\x0054321\0": breached("process " + pid)
 "#]),
+    probe("System V memory that outlives its run, past /dev/shm's bound", Breached, &[r#"
+libc.shmget(0x6a6172, ctypes.c_size_t(32 * MIB), 0o1600)
+"#, r#"
+if libc.shmget(0x6a6172, ctypes.c_size_t(32 * MIB), 0o600) != -1: breached("32 MiB")
+"#]),
+    probe("System V messages that outlive their run", Breached, &[r#"
+queues = [libc.msgget(0, 0o1600) for _ in range(1000)]
+for queue in queues: libc.msgsnd(queue, ctypes.byref(ctypes.create_string_buffer(b"\1" * 8200)), ctypes.c_size_t(8000), 0o4000)
+"#, r#"
+left = open("/proc/sysvipc/msg").read().splitlines()[1:]
+if left: breached(f"{len(left)} queues, {sum(int(line.split()[3]) for line in left)} bytes")
+"#]),
     // Budgets. A probe that held takes away what it wrote, for the next one.
     probe("memory", Breached, &[r#"
 if os.fork() == 0:
