@@ -159,7 +159,14 @@ impl From<GuestError> for Refusal {
             GuestError::NotFound => ": list_files shows what there is",
             GuestError::NotRegular => ": links, folders and devices are never followed or read",
             GuestError::Spawn { .. } => ": the image does not have this language's command",
-            _ => "",
+            GuestError::Busy => ": call again when it has ended",
+            GuestError::NotDirectory
+            | GuestError::OutsideWorkspace
+            | GuestError::PathTooLong
+            | GuestError::Exists
+            | GuestError::Denied
+            | GuestError::Malformed
+            | GuestError::Io { .. } => "",
         };
         Self::new("workspace", format!("{error}{advice}"))
     }

@@ -54,12 +54,19 @@ impl Entrance {
             None => Token::random(),
         };
         let listener = Listener::bind(addr).await.context("listen for HTTP")?;
+        Ok(Self::Http(listener, token))
+    }
+
+    /// Says where clients come in, once they can.
+    fn announce(&self, environment: &Environment) {
+        let Self::Http(listener, token) = self else {
+            return;
+        };
         eprintln!("belljar: MCP at http://{}{}", listener.addr(), http::PATH);
         if environment.http_token.is_none() {
             // The only place where it ever stands.
             eprintln!("belljar: token: {}", token.expose());
         }
-        Ok(Self::Http(listener, token))
     }
 }
 
@@ -83,6 +90,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let entrance = Entrance::open(http, environment).await?;
     let app = App::start(&settings, environment)?;
+    entrance.announce(environment);
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let served = match entrance {

@@ -1,0 +1,388 @@
+//! The program itself, as a client starts and stops it, on a real Docker daemon. Without one, or without the image
+//! `belljar/bash:latest`, these tests fail, and say so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+#![cfg(unix)]
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+/// How long anything may take before a test gives up. No test measures time.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A server process and the client at the other end of its pipes.
+struct Server {
+    process: Child,
+    input: Option<ChildStdin>,
+    answers: Receiver<Value>,
+    last_id: u64,
+}
+
+impl Server {
+    fn start(state: &Path) -> Self {
+        // No argument: a client that holds the other end of standard input wants a server.
+        let mut process = belljar(state)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let (sender, answers) = channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let message = serde_json::from_str(&line);
+                let message: Value = message.expect("only protocol messages on standard output");
+                let _ = sender.send(message);
+            }
+        });
+        let input = process.stdin.take();
+        let mut server = Self {
+            process,
+            input,
+            answers,
+            last_id: 0,
+        };
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "lifecycle", "version": "1"},
+        });
+        server.ask("initialize", &hello);
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        server
+    }
+
+    fn send(&mut self, message: &Value) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{message}").unwrap();
+        input.flush().unwrap();
+    }
+
+    fn begin(&mut self, method: &str, params: &Value) {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.begin(method, params);
+        loop {
+            let answer = self.answers.recv_timeout(PATIENCE).expect("an answer");
+            if answer["id"] == self.last_id {
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let result = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
+        assert_eq!(result["isError"], false, "{result}");
+        result["structuredContent"].clone()
+    }
+
+    fn works(&mut self) {
+        let result = self.call(
+            "run_code",
+            &json!({"language": "bash", "code": "echo here"}),
+        );
+        assert_eq!(result["stdout"]["text"], "here\n", "{result}");
+    }
+
+    /// A session, and a run that goes on: all that a server can leave behind.
+    fn be_busy(&mut self, state: &Path) {
+        self.call("open_session", &json!({"language": "bash"}));
+        let run = json!({"language": "bash", "code": "sleep 300", "timeout_seconds": 300});
+        self.begin("tools/call", &json!({"name": "run_code", "arguments": run}));
+        until("both containers run", || running(state).len() >= 2);
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("the server ends", || {
+            let status = self.process.try_wait().unwrap();
+            code = status.and_then(|status| status.code());
+            status.is_some()
+        });
+        code
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn belljar(state: &Path) -> Command {
+    let config = state.join("belljar.toml");
+    std::fs::write(&config, "").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
+    command
+        .env("BELLJAR_STATE_DIR", state)
+        .env("BELLJAR_CONFIG", config);
+    command
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Containers of the servers of one state directory, as the daemon lists them.
+fn containers(instances: &BTreeSet<String>, list: &[&str]) -> BTreeSet<String> {
+    let listed = Command::new("docker")
+        .args(list)
+        .output()
+        .expect("the docker command");
+    assert!(
+        listed.status.success(),
+        "these tests need a Docker daemon: {listed:?}"
+    );
+    let names = String::from_utf8(listed.stdout).unwrap();
+    let ours = |name: &&str| {
+        instances
+            .iter()
+            .any(|instance| name.contains(instance.as_str()))
+    };
+    names.lines().filter(ours).map(str::to_owned).collect()
+}
+
+fn running(state: &Path) -> BTreeSet<String> {
+    containers(&instances(state), &["ps", "--format", "{{.Names}}"])
+}
+
+/// The instances that have a file.
+fn instances(state: &Path) -> BTreeSet<String> {
+    let files = std::fs::read_dir(state.join("instances")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names
+        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
+        .collect()
+}
+
+const ALL: [&str; 4] = ["ps", "--all", "--format", "{{.Names}}"];
+
+#[test]
+fn every_orderly_end_leaves_no_container_and_no_instance() {
+    for end in ["end of input", "TERM", "INT", "HUP"] {
+        let state = tempfile::tempdir().unwrap();
+        let mut server = Server::start(state.path());
+        server.works();
+        server.be_busy(state.path());
+        let ours = instances(state.path());
+        assert_eq!(ours.len(), 1, "{end}");
+        match end {
+            "end of input" => server.input = None,
+            signal => server.signal(signal),
+        }
+        assert_eq!(server.exit_code(), Some(0), "{end}");
+        assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
+        assert_eq!(instances(state.path()), BTreeSet::new(), "{end}");
+    }
+}
+
+#[test]
+fn over_http_a_signal_ends_it_and_leaves_no_container() {
+    for end in ["TERM", "INT"] {
+        let state = tempfile::tempdir().unwrap();
+        // Its standard input is at its end from the start, which means nothing here.
+        let mut process = belljar(state.path())
+            .args(["serve", "--http", "127.0.0.1:0"])
+            .env_remove("BELLJAR_HTTP_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut word = |before: &str| {
+            let mut lines = said.by_ref().map_while(Result::ok);
+            let word = lines.find_map(|line| line.strip_prefix(before).map(str::to_owned));
+            word.expect("what it says at its start")
+        };
+        let address = word("belljar: MCP at http://");
+        let address = address.strip_suffix("/mcp").unwrap();
+        let token = word("belljar: token: ");
+        thread::spawn(move || said.for_each(drop));
+        let mut server = Server {
+            process,
+            input: None,
+            answers: channel().1,
+            last_id: 0,
+        };
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "run_code",
+            "arguments": {"language": "bash", "code": "sleep 300", "timeout_seconds": 300},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "lifecycle", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        }})
+        .to_string();
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(
+            client,
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_code\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        until("its container runs", || !running(state.path()).is_empty());
+        let ours = instances(state.path());
+        server.signal(end);
+        assert_eq!(server.exit_code(), Some(0), "{end}");
+        assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
+        assert_eq!(instances(state.path()), BTreeSet::new(), "{end}");
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_nothing_running_and_the_next_one_removes_the_rest() {
+    let state = tempfile::tempdir().unwrap();
+    let mut first = Server::start(state.path());
+    first.be_busy(state.path());
+    let ours = instances(state.path());
+    first.signal("KILL");
+    first.exit_code();
+    until("nothing runs on", || {
+        containers(&ours, &ALL[..1]).is_empty()
+    });
+    let mut second = Server::start(state.path());
+    second.works();
+    until("the rest is removed", || containers(&ours, &ALL).is_empty());
+    until("its file is gone", || {
+        instances(state.path()).is_disjoint(&ours)
+    });
+}
+
+#[test]
+fn two_servers_of_one_state_directory_leave_each_other_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let mut first = Server::start(state.path());
+    let session = first.call("open_session", &json!({"language": "bash"}));
+    let before = instances(state.path());
+    let mut second = Server::start(state.path());
+    second.works();
+    second.input = None;
+    assert_eq!(second.exit_code(), Some(0));
+    let reaped = belljar(state.path()).arg("reap").status().unwrap();
+    assert!(reaped.success());
+    assert_eq!(instances(state.path()), before);
+    let arguments = json!({
+        "language": "bash", "code": "echo here", "session": session["session"],
+    });
+    let result = first.call("run_code", &arguments);
+    assert_eq!(result["stdout"]["text"], "here\n");
+}
+
+#[test]
+fn what_one_server_kept_the_next_one_has() {
+    let state = tempfile::tempdir().unwrap();
+    let mut first = Server::start(state.path());
+    let code = "printf kept >result.txt";
+    let result = first.call("run_code", &json!({"language": "bash", "code": code}));
+    first.input = None;
+    assert_eq!(first.exit_code(), Some(0));
+    let mut second = Server::start(state.path());
+    let id = &result["artifacts"][0]["artifact_id"];
+    let fetched = second.call("fetch_artifact", &json!({"artifact_id": id}));
+    assert_eq!(fetched["text"], "kept");
+
+    let show = belljar(state.path())
+        .args(["audit", "show", result["run_id"].as_str().unwrap()])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(show.stdout).unwrap();
+    assert!(show.status.success() && shown.contains(code), "{shown}");
+    assert!(
+        belljar(state.path())
+            .args(["audit", "verify"])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+#[test]
+fn people_get_the_programs_output_and_its_exit_status() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("program.sh");
+    std::fs::write(&file, "echo \"out $1\"; echo err >&2; exit 3").unwrap();
+    let run = belljar(state.path())
+        .args(["run", "bash", file.to_str().unwrap(), "--", "put"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(3), "{run:?}");
+    assert_eq!(String::from_utf8(run.stdout).unwrap(), "out put\n");
+    assert!(String::from_utf8(run.stderr).unwrap().contains("err\n"));
+}
+
+#[test]
+fn the_doctor_is_content_with_a_machine_on_which_the_tests_run() {
+    let state = tempfile::tempdir().unwrap();
+    let doctor = belljar(state.path()).arg("doctor").output().unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert!(doctor.status.success(), "{said}");
+    for check in [
+        "daemon",
+        "cgroups",
+        "seccomp",
+        "runtime",
+        "image",
+        "guest volume",
+        "disk",
+        "trial run",
+    ] {
+        assert!(said.contains(check), "{check}: {said}");
+    }
+}
+
+#[test]
+fn without_a_daemon_the_doctor_fails_and_says_what_to_do() {
+    let state = tempfile::tempdir().unwrap();
+    let doctor = belljar(state.path())
+        .arg("doctor")
+        .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("FAILURE") && said.contains("start Docker"),
+        "{said}"
+    );
+}
