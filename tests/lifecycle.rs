@@ -12,6 +12,7 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, channel},
@@ -219,6 +220,64 @@ fn every_orderly_end_leaves_no_container_and_no_instance() {
                 assert_eq!(result["stdout"]["text"], "before\n", "{answer}");
             }
         }
+        assert_eq!(server.exit_code(), Some(0), "{end}");
+        assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
+        assert_eq!(instances(state.path()), BTreeSet::new(), "{end}");
+    }
+}
+
+#[test]
+fn over_http_a_signal_ends_it_and_leaves_no_container() {
+    for end in ["TERM", "INT"] {
+        let state = tempfile::tempdir().unwrap();
+        // Its standard input is at its end from the start, which means nothing here.
+        let mut process = belljar(state.path())
+            .args(["serve", "--http", "127.0.0.1:0"])
+            .env_remove("BELLJAR_HTTP_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut word = |before: &str| {
+            let mut lines = said.by_ref().map_while(Result::ok);
+            let word = lines.find_map(|line| line.strip_prefix(before).map(str::to_owned));
+            word.expect("what it says at its start")
+        };
+        let address = word("belljar: MCP at http://");
+        let address = address.strip_suffix("/mcp").unwrap();
+        let token = word("belljar: token: ");
+        thread::spawn(move || said.for_each(drop));
+        let mut server = Server {
+            process,
+            input: None,
+            answers: channel().1,
+            last_id: 0,
+        };
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "run_code",
+            "arguments": {"language": "bash", "code": "sleep 300", "timeout_seconds": 300},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "lifecycle", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        }})
+        .to_string();
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(
+            client,
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_code\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        until("its container runs", || !running(state.path()).is_empty());
+        let ours = instances(state.path());
+        server.signal(end);
         assert_eq!(server.exit_code(), Some(0), "{end}");
         assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
         assert_eq!(instances(state.path()), BTreeSet::new(), "{end}");

@@ -143,6 +143,7 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Uploaded, Refusal> {
+        self.policy.local_files(caller)?;
         let terms = session
             .map(|id| self.sessions.terms(caller, id))
             .transpose()?;
@@ -331,6 +332,7 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Fetched, Refusal> {
+        self.policy.local_files(caller)?;
         // Before anything is copied: a path that is not allowed costs nothing.
         let mut writer = self.local.save(Path::new(to), overwrite).await?;
         let kept = self.find(caller, source, cancelled, draft).await?;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::ConfigError;
+use crate::types::Secret;
 
 /// Names the configuration file.
 const CONFIG: &str = "BELLJAR_CONFIG";
@@ -20,6 +21,8 @@ pub struct Environment {
     pub config: Option<PathBuf>,
     /// `BELLJAR_STATE_DIR`: where artifacts and the audit log live.
     pub state_dir: Option<PathBuf>,
+    /// `BELLJAR_HTTP_TOKEN`: what a client over HTTP must show.
+    pub http_token: Option<Secret>,
     /// `BELLJAR_LOG`: a filter for the log on standard error, such as `belljar=debug`.
     pub log: Option<String>,
     /// `XDG_CONFIG_HOME`.
@@ -67,6 +70,7 @@ impl Environment {
         Self {
             config: path(CONFIG),
             state_dir: path(STATE_DIR),
+            http_token: text("BELLJAR_HTTP_TOKEN").map(Secret::new),
             log: text("BELLJAR_LOG"),
             config_home: absolute("XDG_CONFIG_HOME"),
             state_home: absolute("XDG_STATE_HOME"),

@@ -229,6 +229,11 @@ pub enum Denial {
         /// The workspace's size in MiB.
         mib: u32,
     },
+    /// A file of this machine, for somebody who is not known to be its user.
+    #[error(
+        "local_path and save_to reach files of the user who started the server, and only over its standard input and output: give text or base64 instead, and read with fetch_artifact in pieces"
+    )]
+    LocalFileFromAfar,
     /// A limit outside its range.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -292,6 +297,7 @@ impl Denial {
             Self::UploadOfUpload => "upload_of_upload",
             Self::InlineTooLarge { .. } => "inline_too_large",
             Self::WorkspaceTooSmall { .. } => "workspace_too_small",
+            Self::LocalFileFromAfar => "local_file_from_afar",
             Self::Limit(_) => "limit",
             Self::SessionLimit { .. } => "session_limit",
             Self::SessionNetwork { .. } => "session_network",

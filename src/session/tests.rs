@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     config::{FileOrigin, Settings},
     policy::{Policy, SessionAsk, SessionTerms},
-    types::{Caller, Cpus, SandboxId},
+    types::{Caller, Cpus, SandboxId, TokenId},
 };
 
 const ME: Caller = Caller::Local;
@@ -255,4 +255,34 @@ async fn the_sweep_wakes_for_what_ended() {
     drop(lease);
     assert_eq!(ended.recv().await, Some(Gone::Closed));
     sweeping.abort();
+}
+
+#[tokio::test]
+async fn another_callers_session_is_exactly_unknown() {
+    let sessions = Sessions::new(1);
+    let other = Caller::Token(TokenId::of("token"));
+    let (live, closed) = (open(&sessions), SandboxId::random().to_string());
+    let none = sessions.lease(&other, &closed).await.unwrap_err();
+    assert_eq!(none.reason(), "unknown_session");
+    let check = async |id: &str| {
+        assert_eq!(sessions.terms(&other, id).unwrap_err(), none);
+        assert_eq!(sessions.lease(&other, id).await.unwrap_err(), none);
+        assert_eq!(sessions.close(&other, id).await.unwrap_err(), none);
+    };
+    check(&live).await;
+    // Also while it is in use, and once it is gone.
+    let lease = sessions.lease(&ME, &live).await.unwrap();
+    check(&live).await;
+    drop(lease);
+    assert_eq!(sessions.count(), 1, "nothing was closed");
+    drop(sessions.close(&ME, &live).await.unwrap());
+    check(&live).await;
+    assert_eq!(reason(sessions.lease(&ME, &live).await), "session_closed");
+    // Nor does one caller's number count against another's, or its ids show in the refusal.
+    let mine = open(&sessions);
+    let place = sessions.reserve(&other).unwrap();
+    let refused = sessions.reserve(&other).unwrap_err();
+    assert_eq!(refused.reason(), "too_many_sessions");
+    assert!(!refused.to_string().contains(&mine), "{refused}");
+    drop(place);
 }

@@ -3,4 +3,5 @@
 //! A transport names the caller and hands the connection to [`crate::tools::Server`]; it decides nothing
 //! else.
 
+pub mod http;
 pub mod stdio;

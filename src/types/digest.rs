@@ -34,6 +34,12 @@ impl Sha256 {
         Self(bytes)
     }
 
+    /// The digest itself.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; DIGEST_BYTES] {
+        self.0
+    }
+
     /// Parses the text form; anything but the exact form is refused, since it names files.
     pub fn parse(text: &str) -> Result<Self, DigestError> {
         let text = text.as_bytes();

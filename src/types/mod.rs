@@ -11,11 +11,12 @@ mod limits;
 mod network;
 mod outcome;
 mod path;
+mod secret;
 pub mod signal;
 pub mod visible;
 
 pub use bounded::read_at_most;
-pub use caller::Caller;
+pub use caller::{Caller, CallerError, TokenId};
 pub use digest::{DigestError, Sha256};
 pub(crate) use id::random_hex;
 pub use id::{ArtifactId, FileId, IdError, InstanceId, RunId, SandboxId};
@@ -26,6 +27,7 @@ pub use limits::{
 pub use network::Network;
 pub use outcome::Status;
 pub use path::{MAX_PATH_BYTES, PathError, WorkspacePath};
+pub use secret::Secret;
 
 /// Bytes in a mebibyte.
 pub const MIB: u64 = 1024 * 1024;

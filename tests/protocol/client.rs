@@ -206,7 +206,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn checked(tool: &str, result: Value) -> Self {
+    /// The result of a tool, held against its schema.
+    pub(crate) fn checked(tool: &str, result: Value) -> Self {
         if let Some(structured) = result.get("structuredContent") {
             let schema = OUTPUT_SCHEMAS.get(tool).unwrap();
             let errors: Vec<_> = schema

@@ -171,13 +171,13 @@ impl Setup {
         let (ours, theirs) = tokio::io::duplex(WIRE_BYTES);
         let (input, output) = tokio::io::split(theirs);
         let stop = CancellationToken::new();
-        let serving = transport::stdio::serve(
+        let serving = Box::pin(transport::stdio::serve(
             Arc::clone(&broker),
             settings.structured_content,
             input,
             output,
             stop.clone(),
-        );
+        ));
         let served = tokio::spawn(async move { serving.await.unwrap() });
         (ours, (broker, self.daemon, self.state, served, stop))
     }

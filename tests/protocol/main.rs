@@ -15,6 +15,7 @@ mod eras;
 mod fetch;
 mod files;
 mod harness;
+mod http;
 mod launch;
 mod local;
 mod resources;

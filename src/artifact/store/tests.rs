@@ -4,7 +4,10 @@ use jiff::ToSpan as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{artifact::Kind, types::Sha256};
+use crate::{
+    artifact::Kind,
+    types::{Sha256, TokenId},
+};
 
 fn store(options: Options) -> (TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
@@ -142,6 +145,51 @@ async fn an_id_of_one_kind_finds_nothing_of_another() {
         store.list(&Caller::Local, None, 10).await.unwrap().entries,
         []
     );
+}
+
+#[tokio::test]
+async fn what_another_caller_keeps_is_exactly_unknown() {
+    let (_dir, store) = store(Options::default());
+    let callers = [
+        Caller::Local,
+        Caller::Token(TokenId::of("one")),
+        Caller::Token(TokenId::of("two")),
+    ];
+    let kept_by = |caller: &Caller, kind| NewEntry {
+        caller: caller.clone(),
+        kind,
+        ..artifact("x")
+    };
+    let mut kept = Vec::new();
+    for caller in &callers {
+        let artifact = kept_by(caller, Kind::Artifact { run: None });
+        let artifact = put(&store, "same", artifact).await;
+        let upload = put(&store, "same", kept_by(caller, Kind::Upload)).await;
+        kept.push((caller, artifact, upload));
+    }
+    let check = async |ended: bool| {
+        for asking in &callers {
+            for (owner, artifact, upload) in &kept {
+                let artifact = store.get(asking, artifact.artifact_id().unwrap()).await;
+                let upload = store.upload_get(asking, &upload.file_id().unwrap()).await;
+                for found in [artifact, upload] {
+                    match (asking == *owner, ended) {
+                        (false, _) => assert!(matches!(found, Err(StoreError::NotFound))),
+                        (true, false) => assert_eq!(found.unwrap().caller, *asking),
+                        (true, true) => assert!(matches!(found, Err(StoreError::Expired))),
+                    }
+                }
+            }
+        }
+    };
+    check(false).await;
+    for (caller, artifact, _) in &kept {
+        let listed = store.list(caller, None, 10).await.unwrap().entries;
+        assert_eq!(listed, std::slice::from_ref(artifact));
+    }
+    // What has ended is told to its owner, and not even that to others.
+    sweep_at(&store, Timestamp::now() + 1000.hours()).await;
+    check(true).await;
 }
 
 #[tokio::test]

@@ -193,7 +193,7 @@ fn summary(line: &Line) -> String {
 fn print_event(line: &Line, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let event = &line.event;
     writeln!(out, "{}", summary(line))?;
-    field(out, "caller", Some(event.caller.name()))?;
+    field(out, "caller", Some(&event.caller))?;
     field(
         out,
         "server",

@@ -122,6 +122,15 @@ impl Policy {
         )
     }
 
+    /// Whether the caller may name files of this machine at all. The folders that the operator opened are open to
+    /// the user who sits there: a token can come from anywhere, through a proxy or a leak.
+    pub fn local_files(&self, caller: &Caller) -> Result<(), Denial> {
+        match caller {
+            Caller::Local => Ok(()),
+            Caller::Token(_) => Err(Denial::LocalFileFromAfar),
+        }
+    }
+
     /// The largest file that any sandbox could take, in bytes.
     #[must_use]
     pub fn largest_upload(&self) -> u64 {

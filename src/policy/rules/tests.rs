@@ -351,6 +351,14 @@ fn an_upload_must_fit_the_sessions_workspace() {
 }
 
 #[test]
+fn files_of_this_machine_are_for_its_user() {
+    let policy = policy();
+    assert_eq!(reason(policy.local_files(&Caller::Local)), "allowed");
+    let token = Caller::Token(crate::types::TokenId::of("token"));
+    assert_eq!(reason(policy.local_files(&token)), "local_file_from_afar");
+}
+
+#[test]
 fn an_upload_goes_beneath_the_workspace_and_to_no_programs_place() {
     let policy = policy();
     let terms = terms("python");
