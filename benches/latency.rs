@@ -189,7 +189,7 @@ fn main() {
             assert_eq!(docker(&arguments), "1");
         });
         timed(&mut exec, || {
-            assert_eq!(docker(&["exec", &kept, "python3", "-c", PROGRAM]), "1")
+            assert_eq!(docker(&["exec", &kept, "python3", "-c", PROGRAM]), "1");
         });
     }
     server.stop();

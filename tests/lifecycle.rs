@@ -191,7 +191,10 @@ fn running(state: &Path) -> BTreeSet<String> {
 
 /// The instances that have a file.
 fn instances(state: &Path) -> BTreeSet<String> {
-    let files = std::fs::read_dir(state.join("instances")).unwrap();
+    // There is none before the first server has begun.
+    let files = std::fs::read_dir(state.join("instances"))
+        .into_iter()
+        .flatten();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     names
         .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))

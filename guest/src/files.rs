@@ -74,7 +74,7 @@ impl Files {
 
     /// Gives the workspace back the rights that a program may have taken from it: what it left would else be lost
     /// without a word, and no later run could begin. The workspace is a mount, so its name leads nowhere else.
-    pub(crate) fn reclaim(&self) {
+    pub(crate) fn reclaim() {
         let mode = Mode::from_bits_truncate(0o1777);
         let _ = nix::sys::stat::fchmodat(
             nix::fcntl::AT_FDCWD,

@@ -217,7 +217,7 @@ async fn collect(
     begun: (i64, i64),
     writer: &mut Writer,
 ) -> Result<u64, FrameError> {
-    files.reclaim();
+    Files::reclaim();
     let filter = Filter {
         hidden: Hidden::Skip,
         skip_dirs: collect.skip_dirs.clone(),

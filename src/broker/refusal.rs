@@ -160,7 +160,6 @@ impl From<GuestError> for Refusal {
             GuestError::NotRegular => ": links, folders and devices are never followed or read",
             // ENOENT
             GuestError::Spawn { errno: 2 } => ": it is not in the PATH of the image or of `env`",
-            GuestError::Spawn { .. } => "",
             GuestError::Busy => ": call again when it has ended",
             GuestError::NotDirectory
             | GuestError::OutsideWorkspace
@@ -168,6 +167,7 @@ impl From<GuestError> for Refusal {
             | GuestError::Exists
             | GuestError::Denied
             | GuestError::Malformed
+            | GuestError::Spawn { .. }
             | GuestError::Io { .. } => "",
         };
         Self::new("workspace", format!("{error}{advice}"))

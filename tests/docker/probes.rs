@@ -171,9 +171,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     except OSError: continue
     if said == "sleep\x0054321\0": breached("process " + pid)
 "#]),
-    probe("System V memory that outlives its run, past /dev/shm's bound", Breached, &[r#"
+    probe("System V memory that outlives its run, past /dev/shm's bound", Breached, &[r"
 libc.shmget(0x6a6172, ctypes.c_size_t(32 * MIB), 0o1600)
-"#, r#"
+", r#"
 if libc.shmget(0x6a6172, ctypes.c_size_t(32 * MIB), 0o600) != -1: breached("32 MiB")
 "#]),
     probe("System V messages that outlive their run", Breached, &[r#"
