@@ -8,11 +8,13 @@ ENGINE := scripts/engine.sh
 DESKTOPS := aarch64-apple-darwin x86_64-pc-windows-gnu
 # The guest is built for both, whatever machine this is.
 GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+# Where a release build lies.
+BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept docs toolchain
+.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept bench docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -21,9 +23,9 @@ demo: ## Everything a fresh machine needs, then a conversation with the real ser
 	@$(ENGINE) $(MAKE) --no-print-directory demo-here
 
 demo-here: toolchain
-	$(CARGO) build --release
-	$(CARGO) run --release --quiet -- images build
-	$(CARGO) run --release --quiet --example demo
+	$(CARGO) build --release --bins --example demo
+	$(BUILT)/belljar images build
+	$(BUILT)/examples/demo
 
 test: ## The whole test suite, with lints and the builds for desktops
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here
@@ -53,12 +55,15 @@ suite: ## The tests alone
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace; \
 	 else $(CARGO) test --workspace; fi
 
+bench: ## How long a client waits, on a release build, beside docker run and docker exec
+	@$(ENGINE) $(CARGO) bench --bench latency
+
 docs: ## The documentation, where a broken link is an error
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
 
 accept: ## The black-box checks, on a release build
 	$(CARGO) build --release
-	BELLJAR_BIN=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/belljar \
+	BELLJAR_BIN=$(BUILT)/belljar \
 	    $(ACCEPT) $$(cd $(dir $(ACCEPT)) && ls test_*.py | sed 's/\.py$$//')
 
 toolchain:

@@ -107,7 +107,8 @@ impl Server {
     /// A session, and a run that goes on: all that a server can leave behind.
     fn be_busy(&mut self, state: &Path) {
         self.call("open_session", &json!({"language": "bash"}));
-        let run = json!({"language": "bash", "code": "sleep 300", "timeout_seconds": 300});
+        let code = "echo before; sleep 300";
+        let run = json!({"language": "bash", "code": code, "timeout_seconds": 300});
         self.begin("tools/call", &json!({"name": "run_code", "arguments": run}));
         until("both containers run", || running(state).len() >= 2);
     }
@@ -136,6 +137,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // In good order: what a killed server leaves would wait for another one of the same state directory.
+        self.input = None;
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && matches!(self.process.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(50));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -204,7 +211,14 @@ fn every_orderly_end_leaves_no_container_and_no_instance() {
         assert_eq!(ours.len(), 1, "{end}");
         match end {
             "end of input" => server.input = None,
-            signal => server.signal(signal),
+            signal => {
+                server.signal(signal);
+                let answer = server.answers.recv_timeout(PATIENCE).expect("an answer");
+                assert_eq!(answer["id"], server.last_id, "{answer}");
+                let result = &answer["result"]["structuredContent"];
+                assert_eq!(result["status"], "cancelled", "{answer}");
+                assert_eq!(result["stdout"]["text"], "before\n", "{answer}");
+            }
         }
         assert_eq!(server.exit_code(), Some(0), "{end}");
         assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
@@ -334,6 +348,79 @@ fn what_one_server_kept_the_next_one_has() {
             .status()
             .unwrap()
             .success()
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_nothing_up() {
+    for end in ["end of input", "TERM"] {
+        let state = tempfile::tempdir().unwrap();
+        let mut process = belljar(state.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = process.stdin.take();
+        let mut lines = vec![
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
+            }}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+                "name": "open_session", "arguments": {"language": "bash"},
+            }}),
+        ];
+        // More answers than any pipe holds.
+        lines
+            .extend((3..400).map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})));
+        for line in lines {
+            writeln!(input.as_mut().unwrap(), "{line}").unwrap();
+        }
+        until("a session runs", || !running(state.path()).is_empty());
+        let ours = instances(state.path());
+        match end {
+            "end of input" => input = None,
+            signal => {
+                let pid = process.id().to_string();
+                assert!(
+                    Command::new("kill")
+                        .args(["-s", signal, &pid])
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            }
+        }
+        until("the server ends", || process.try_wait().unwrap().is_some());
+        assert_eq!(containers(&ours, &ALL), BTreeSet::new(), "{end}");
+        drop(input);
+    }
+}
+
+#[test]
+fn the_container_of_a_run_bears_the_runs_id() {
+    let state = tempfile::tempdir().unwrap();
+    let mut server = Server::start(state.path());
+    let run = json!({"language": "bash", "code": "sleep 2"});
+    server.begin("tools/call", &json!({"name": "run_code", "arguments": run}));
+    let label = [
+        "ps",
+        "--format",
+        "{{.Names}} {{.Label \"belljar.session\"}}",
+    ];
+    let mut found = BTreeSet::new();
+    until("its container runs", || {
+        found = containers(&instances(state.path()), &label);
+        !found.is_empty()
+    });
+    let answer = server.answers.recv_timeout(PATIENCE).expect("an answer");
+    let id = answer["result"]["structuredContent"]["run_id"]
+        .as_str()
+        .unwrap();
+    assert!(
+        found.iter().any(|line| line.ends_with(id)),
+        "{found:?} {id}"
     );
 }
 

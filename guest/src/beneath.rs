@@ -13,6 +13,7 @@ use belljar_wire::message::GuestError;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// How a directory on the way is opened.
 const DIRECTORY: OFlag = OFlag::O_PATH
@@ -29,6 +30,33 @@ pub(crate) struct Root(Rc<OwnedFd>);
 pub(crate) struct Place {
     pub(crate) directory: Step,
     pub(crate) name: CString,
+    /// The directories on the way that were not there before.
+    made: Made,
+}
+
+/// Directories that were made on the way to a place. Kept, unless whatever they were made for fails: nothing
+/// partial may stay.
+#[derive(Debug)]
+struct Made {
+    root: Root,
+    names: Vec<CString>,
+    /// How many of `names`, from the front, were there.
+    before: usize,
+}
+
+impl Made {
+    /// Removes them again, from the innermost, as far as they are empty.
+    fn undo(&self) {
+        for depth in (self.before + 1..=self.names.len()).rev() {
+            let (parents, name) = (&self.names[..depth - 1], &self.names[depth - 1]);
+            let Ok((parent, _)) = self.root.descend(parents, Missing::Refuse) else {
+                return;
+            };
+            if unlinkat(parent.as_fd(), name.as_c_str(), UnlinkatFlags::RemoveDir).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// A directory that is beneath the workspace, or the workspace itself.
@@ -64,9 +92,16 @@ impl Root {
     pub(crate) fn place(&self, path: &[u8], missing: Missing) -> Result<Place, GuestError> {
         let mut names = components(path)?;
         let name = names.pop().ok_or(GuestError::NotRegular)?;
+        let (directory, before) = self.descend(&names, missing)?;
+        let made = Made {
+            root: self.clone(),
+            names,
+            before,
+        };
         Ok(Place {
-            directory: self.descend(&names, missing)?,
+            directory,
             name,
+            made,
         })
     }
 
@@ -77,27 +112,56 @@ impl Root {
         } else {
             components(path)?
         };
-        open_directory(self.descend(&names, Missing::Refuse)?, c".")
+        let (directory, _) = self.descend(&names, Missing::Refuse)?;
+        open_directory(directory, c".")
     }
 
-    fn descend(&self, names: &[CString], missing: Missing) -> Result<Step, GuestError> {
+    /// The directory of these names, and how many of them were there before.
+    fn descend(&self, names: &[CString], missing: Missing) -> Result<(Step, usize), GuestError> {
         let mut step = Step::Root(self.clone());
-        for name in names {
-            if missing == Missing::Make {
-                match mkdirat(
-                    step.as_fd(),
-                    name.as_c_str(),
-                    Mode::from_bits_truncate(0o755),
-                ) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(errno) => return Err(error(errno)),
+        let mut before = names.len();
+        for (depth, name) in names.iter().enumerate() {
+            match Self::enter(&step, name, missing) {
+                Ok((next, found)) => {
+                    step = next;
+                    if found == Found::No {
+                        before = before.min(depth);
+                    }
+                }
+                Err(failed) => {
+                    let made = Made {
+                        root: self.clone(),
+                        names: names[..depth].to_vec(),
+                        before,
+                    };
+                    made.undo();
+                    return Err(failed);
                 }
             }
-            let next = openat(step.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty());
-            step = Step::Below(next.map_err(error)?);
         }
-        Ok(step)
+        Ok((step, before))
     }
+
+    fn enter(step: &Step, name: &CString, missing: Missing) -> Result<(Step, Found), GuestError> {
+        let mut found = Found::Yes;
+        if missing == Missing::Make {
+            let mode = Mode::from_bits_truncate(0o755);
+            match mkdirat(step.as_fd(), name.as_c_str(), mode) {
+                Ok(()) => found = Found::No,
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(error(errno)),
+            }
+        }
+        let next = openat(step.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty());
+        Ok((Step::Below(next.map_err(error)?), found))
+    }
+}
+
+/// Whether a directory was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Yes,
+    No,
 }
 
 /// Opens a directory for reading its entries, if it is one and no link.
@@ -111,6 +175,11 @@ pub(crate) fn open_directory(at: impl AsFd, name: &std::ffi::CStr) -> Result<Own
 }
 
 impl Place {
+    /// Removes the directories that were made on the way here.
+    pub(crate) fn undo(&self) {
+        self.made.undo();
+    }
+
     /// Opens the regular file that is there for reading.
     pub(crate) fn open_file(&self) -> Result<(OwnedFd, FileStat), GuestError> {
         // O_NONBLOCK: the opening of a FIFO or a device returns at once; the check below refuses it.

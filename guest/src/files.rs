@@ -24,7 +24,7 @@ const FILE_MODE: Mode = Mode::S_IRUSR
 /// How many files are remembered, to tell inputs that a run left alone, and what runs before it left,
 /// from files that it made. Stops a long session from growing the guest; past it, an old file may be
 /// reported as new.
-const MAX_REMEMBERED: usize = 4096;
+pub(crate) const MAX_REMEMBERED: usize = 4096;
 
 /// The workspace's files.
 #[derive(Debug)]
@@ -72,6 +72,18 @@ impl Files {
         &self.root
     }
 
+    /// Gives the workspace back the rights that a program may have taken from it: what it left would else be lost
+    /// without a word, and no later run could begin. The workspace is a mount, so its name leads nowhere else.
+    pub(crate) fn reclaim(&self) {
+        let mode = Mode::from_bits_truncate(0o1777);
+        let _ = nix::sys::stat::fchmodat(
+            nix::fcntl::AT_FDCWD,
+            crate::WORKSPACE,
+            mode,
+            nix::sys::stat::FchmodatFlags::FollowSymlink,
+        );
+    }
+
     /// Begins a file: it is invisible until [`Pending::finish`].
     pub(crate) fn create(&self, path: &[u8]) -> Result<Pending<'_>, GuestError> {
         let place = self.root.place(path, Missing::Make)?;
@@ -89,8 +101,11 @@ impl Files {
         );
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file =
-            openat(place.directory.as_fd(), name.as_c_str(), flags, FILE_MODE).map_err(error)?;
+        let opened = openat(place.directory.as_fd(), name.as_c_str(), flags, FILE_MODE);
+        let file = opened.map_err(|errno| {
+            place.undo();
+            error(errno)
+        })?;
         Ok(Pending {
             files: self,
             path: path.to_vec(),
@@ -213,6 +228,7 @@ impl Drop for Pending<'_> {
         if let Some(temporary) = &self.temporary {
             let directory = self.place.directory.as_fd();
             let _ = unlinkat(directory, temporary.as_c_str(), UnlinkatFlags::NoRemoveDir);
+            self.place.undo();
         }
     }
 }

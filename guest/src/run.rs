@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use crate::files::{Files, changed};
+use crate::files::{Files, MAX_REMEMBERED, changed};
 use crate::oom;
 use crate::pump::{Writer, pump};
 use crate::reap::Reaper;
@@ -217,6 +217,7 @@ async fn collect(
     begun: (i64, i64),
     writer: &mut Writer,
 ) -> Result<u64, FrameError> {
+    files.reclaim();
     let filter = Filter {
         hidden: Hidden::Skip,
         skip_dirs: collect.skip_dirs.clone(),
@@ -228,6 +229,8 @@ async fn collect(
     let Ok(mut walk) = walk else { return Ok(0) };
     let mut left = collect.max_files;
     let mut omitted = 0_u64;
+    // Remembered after the walk, so that a file of two names is reported under both.
+    let mut reported = Vec::new();
     while let Some(found) = walk.next().await {
         let is_new = found.entry.kind == EntryKind::File
             && changed(&found.stat) >= begun
@@ -235,15 +238,20 @@ async fn collect(
         if !is_new {
             continue;
         }
-        // The kernel's clock for files ticks every few milliseconds: without this, what one run left
-        // in its last tick would be new again in a run that follows at once.
-        files.remember(&found.stat);
+        if reported.len() < MAX_REMEMBERED {
+            reported.push(found.stat);
+        }
         if left == 0 {
             omitted = omitted.saturating_add(1);
             continue;
         }
         left -= 1;
         writer.send(&FromRun::NewFile(found.entry)).await?;
+    }
+    // The kernel's clock for files ticks every few milliseconds: without this, what one run left in its last
+    // tick would be new again in a run that follows at once.
+    for stat in &reported {
+        files.remember(stat);
     }
     Ok(omitted.saturating_add(walk.omitted()))
 }

@@ -80,7 +80,7 @@ fn spec(sandbox: &Sandbox, plan: &RunPlan, inline: Vec<InlineFile>) -> RunSpec {
         id: RunId(0),
         stdin: StdinKind::Null,
         argv: plan.argv.clone(),
-        env: plan.environment(sandbox.uid()),
+        env: plan.environment(sandbox.uid(), sandbox.image_path()),
         cwd: WORKSPACE.to_owned(),
         program: Some(InlineFile {
             path: plan.program.as_bytes().to_vec(),

@@ -18,6 +18,7 @@ mod sessions;
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::OnceCell;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use files::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
@@ -29,7 +30,7 @@ pub use report::{
 
 pub use crate::artifact::Overwrite;
 use crate::{
-    artifact::{AllowedDirs, Store},
+    artifact::{AllowedDirs, Store, StoreError},
     audit::{Action, AuditError, Log},
     config::Settings,
     engine::{Engine, Sandbox},
@@ -73,6 +74,7 @@ pub struct Broker {
     tasks: TaskTracker,
     /// Fires when the server stops.
     stopping: CancellationToken,
+    stopped: OnceCell<()>,
 }
 
 impl Broker {
@@ -92,6 +94,7 @@ impl Broker {
             ),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
+            stopped: OnceCell::new(),
         })
     }
 
@@ -106,8 +109,9 @@ impl Broker {
         let store = self.store.clone();
         self.until_stopped(async move {
             loop {
-                if let Err(error) = store.sweep().await {
-                    tracing::warn!(%error, "expired files could not be removed");
+                match store.sweep().await {
+                    Ok(_) | Err(StoreError::Stopping) => {}
+                    Err(error) => tracing::warn!(%error, "expired files could not be removed"),
                 }
                 tokio::time::sleep(SWEEP_STORE_EVERY).await;
             }
@@ -132,8 +136,12 @@ impl Broker {
     }
 
     /// Stops: lets nobody in, ends what runs, destroys every sandbox, and returns when none is left or a bounded time
-    /// is over.
+    /// is over. Whoever calls again waits for the same end.
     pub async fn stop(&self) {
+        self.stopped.get_or_init(|| self.end()).await;
+    }
+
+    async fn end(&self) {
         self.stopping.cancel();
         self.gate.close();
         self.end_sessions(STOP_PATIENCE).await;

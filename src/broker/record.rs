@@ -44,6 +44,11 @@ impl Draft {
         self.event.session = Some(id.clone());
     }
 
+    /// The run has a sandbox, and so an id.
+    pub(super) fn run(&mut self, id: &RunId) {
+        self.event.run_id = Some(id.clone());
+    }
+
     pub(super) fn language(&mut self, name: &str) {
         self.event.language = Some(name.to_owned());
     }
@@ -128,9 +133,8 @@ impl Recorder {
     }
 
     /// What is known of a run before anything is decided.
-    pub(super) fn run(&self, caller: &Caller, run: &RunId, ask: &RunAsk) -> Draft {
+    pub(super) fn run(&self, caller: &Caller, ask: &RunAsk) -> Draft {
         let mut draft = Draft::new(Action::RunCode, caller);
-        draft.event.run_id = Some(run.clone());
         draft.event.code_sha256 = Some(Sha256::of(ask.code.as_bytes()));
         draft.event.code_bytes = Some(ask.code.len() as u64);
         draft.event.args_sha256 = Some(audit::args_digest(&ask.args));

@@ -158,7 +158,9 @@ impl From<GuestError> for Refusal {
             GuestError::NoSpace => ": make room, or ask for a larger `limits.workspace_mib`",
             GuestError::NotFound => ": list_files shows what there is",
             GuestError::NotRegular => ": links, folders and devices are never followed or read",
-            GuestError::Spawn { .. } => ": the image does not have this language's command",
+            // ENOENT
+            GuestError::Spawn { errno: 2 } => ": it is not in the PATH of the image or of `env`",
+            GuestError::Spawn { .. } => "",
             GuestError::Busy => ": call again when it has ended",
             GuestError::NotDirectory
             | GuestError::OutsideWorkspace
@@ -200,6 +202,7 @@ impl From<StoreError> for Refusal {
             StoreError::Damaged
             | StoreError::Locked
             | StoreError::Io { .. }
+            | StoreError::Stopping
             | StoreError::Panicked => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

@@ -19,8 +19,8 @@ pub struct RunReport {
     pub status: Status,
     /// The exit code, where it exited by itself.
     pub exit_code: Option<i32>,
-    /// The signal's name, where one ended it.
-    pub signal: Option<String>,
+    /// The signal's number, where one ended it.
+    pub signal: Option<i32>,
     /// Standard output.
     pub stdout: StreamReport,
     /// Standard error.

@@ -20,7 +20,7 @@ use crate::{
     },
     output::{self, CapturedStream, SHOWN_BYTES},
     policy::{Content, RunAsk, RunPlan},
-    types::{Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath, signal},
+    types::{Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
 };
 
 /// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
@@ -65,15 +65,13 @@ impl Broker {
         ask: RunAsk,
         cancelled: &CancellationToken,
     ) -> Result<RunReport, Refusal> {
-        let run_id = RunId::random();
-        let mut draft = self.recorder.run(caller, &run_id, &ask);
+        // The server's stop waits for runs to end, so that each is answered and recorded.
+        let _running = self.tasks.token();
+        let mut draft = self.recorder.run(caller, &ask);
         let result = match session {
-            None => {
-                self.run_fresh(caller, &run_id, ask, cancelled, &mut draft)
-                    .await
-            }
+            None => self.run_fresh(caller, ask, cancelled, &mut draft).await,
             Some(session) => {
-                self.run_in_session(caller, session, &run_id, ask, cancelled, &mut draft)
+                self.run_in_session(caller, session, ask, cancelled, &mut draft)
                     .await
             }
         };
@@ -83,7 +81,6 @@ impl Broker {
     async fn run_fresh(
         &self,
         caller: &Caller,
-        run_id: &RunId,
         ask: RunAsk,
         cancelled: &CancellationToken,
         draft: &mut Draft,
@@ -93,14 +90,16 @@ impl Broker {
         draft.launch(launched);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
+        let place = self.gate.enter(cancelled).await?;
+        let sandbox = self.launch(&launch, cancelled).await?;
+        draft.sandbox(sandbox.image_id(), sandbox.runtime());
+        let run_id = &RunId::of_sandbox(sandbox.id());
+        draft.run(run_id);
         let order = Order {
             caller,
             run_id,
             plan,
         };
-        let place = self.gate.enter(cancelled).await?;
-        let sandbox = self.launch(&launch, cancelled).await?;
-        draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let account = self.play(&sandbox, order, inputs, cancelled, draft).await?;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
@@ -137,7 +136,6 @@ impl Broker {
         &self,
         caller: &Caller,
         session: &str,
-        run_id: &RunId,
         ask: RunAsk,
         cancelled: &CancellationToken,
         draft: &mut Draft,
@@ -153,6 +151,8 @@ impl Broker {
         draft.limits(&limits);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
+        let run_id = &RunId::random();
+        draft.run(run_id);
         let order = Order {
             caller,
             run_id,
@@ -353,7 +353,7 @@ impl Broker {
             run_id: order.run_id.clone(),
             status: outcome.status,
             exit_code: outcome.exit_code,
-            signal: outcome.signal.map(signal::name),
+            signal: outcome.signal,
             stdout,
             stderr,
             duration: account.duration,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use crate::{
-    artifact::{Access, AllowedDirs, Options, Store},
+    artifact::{Access, AllowedDirs, LocalError, Options, Store},
     audit::Log,
     broker::{Broker, Parts},
     config::{Environment, Settings},
@@ -35,17 +35,7 @@ impl App {
         .context("open the artifact store")?;
         let audit = Log::open(&state.join("audit"), engine.instance().id())
             .context("open the audit log")?;
-        let read = settings
-            .files
-            .read
-            .iter()
-            .map(|dir| (dir.clone(), Access::Read));
-        let write = settings
-            .files
-            .read_write
-            .iter()
-            .map(|dir| (dir.clone(), Access::ReadWrite));
-        let local = AllowedDirs::open(read.chain(write)).context("open the allowed folders")?;
+        let local = allowed_folders(settings)?;
         let broker = Broker::new(
             settings,
             Parts {
@@ -68,6 +58,17 @@ impl App {
     pub(super) async fn stop(self) {
         self.broker.stop().await;
     }
+}
+
+/// The folders of this machine that tools may touch, opened.
+pub(super) fn allowed_folders(settings: &Settings) -> Result<AllowedDirs, LocalError> {
+    let files = &settings.files;
+    let read = files.read.iter().map(|dir| (dir.clone(), Access::Read));
+    let write = files
+        .read_write
+        .iter()
+        .map(|dir| (dir.clone(), Access::ReadWrite));
+    AllowedDirs::open(read.chain(write))
 }
 
 /// An engine of this process, with its own instance file.

@@ -40,6 +40,7 @@ pub(super) fn run(
     match &args.command {
         ConfigCommand::Check { file } => {
             let settings = Settings::load(environment, file.as_deref().or(flag))?;
+            super::app::allowed_folders(&settings)?;
             match settings.origin {
                 FileOrigin::BuiltIn => {
                     writeln!(out, "ok: there is no file, and the built-in defaults hold")?;

@@ -29,7 +29,12 @@ const DEFAULT_LOG: &str = "info,rmcp=warn";
 
 /// Gives AI agents a computer that cannot hurt anyone: an MCP server that runs code in hardened containers.
 #[derive(Debug, Parser)]
-#[command(name = "belljar", version, disable_help_subcommand = true)]
+#[command(
+    name = "belljar",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     /// Configuration file. Default: `$BELLJAR_CONFIG`, else belljar.toml in the user's configuration folder.
     #[arg(long, global = true, value_name = "FILE")]
@@ -112,7 +117,7 @@ fn log(filter: Option<&str>) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(false)
         .init();
 }
 

@@ -3,27 +3,28 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 
 use super::app::App;
 use crate::{
     broker::RunReport,
     config::{Environment, Settings},
-    policy::{MAX_CODE_BYTES, RunAsk},
+    policy::{MAX_CODE_BYTES, MAX_STDIN_BYTES, RunAsk},
+    tools,
     types::{Caller, LimitsRequest, Status, read_at_most},
 };
 
 /// Exit status where the program did not end by itself, as `timeout` and shells use it.
 const EXIT_TIMED_OUT: u8 = 124;
-/// Exit status where belljar or the sandbox failed.
+/// Exit status where belljar refused or failed, or the sandbox was lost, as `docker run` uses it.
 const EXIT_FAILED: u8 = 125;
-/// What shells add to the number of a signal; the number itself is not kept.
+/// What shells add to the number of the signal that ended a program.
 const EXIT_SIGNALED: u8 = 128;
 
 /// What `belljar run` takes.
@@ -31,9 +32,9 @@ const EXIT_SIGNALED: u8 = 128;
 pub(super) struct Args {
     /// Language of the program: python, javascript, bash, …
     language: String,
-    /// File that holds the program; `-` or nothing reads it from standard input.
+    /// File that holds the program, which then reads standard input; `-` or nothing reads the program from there.
     file: Option<PathBuf>,
-    /// Arguments of the program.
+    /// Arguments of the program, after `--`.
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<String>,
     /// Wall-clock time in seconds.
@@ -50,10 +51,11 @@ pub(super) fn run(
     settings: &Settings,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
+    let (code, stdin) = inputs(args.file)?;
     let ask = RunAsk {
         language: args.language,
-        code: source(args.file)?,
-        stdin: None,
+        code,
+        stdin,
         args: args.arguments,
         env: BTreeMap::new(),
         files: Vec::new(),
@@ -80,25 +82,42 @@ pub(super) fn run(
             .await;
         watcher.abort();
         app.stop().await;
-        report.map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))
+        anyhow::Ok(report)
     })?;
-    print(&report)?;
-    Ok(status(&report))
+    match report {
+        Ok(report) => {
+            print(&report)?;
+            Ok(status(&report))
+        }
+        Err(refusal) => {
+            writeln!(io::stderr().lock(), "belljar: {}", refusal.message())?;
+            Ok(ExitCode::from(EXIT_FAILED))
+        }
+    }
 }
 
-fn source(file: Option<PathBuf>) -> anyhow::Result<String> {
+/// The program, and what it reads: standard input belongs to the program where the code is in a file.
+fn inputs(file: Option<PathBuf>) -> anyhow::Result<(String, Option<String>)> {
     // One byte more than is allowed: the policy then refuses it with its own words.
-    let most = MAX_CODE_BYTES as u64 + 1;
-    let code = match file.filter(|file| file.as_os_str() != "-") {
-        Some(path) => File::open(&path)
-            .and_then(|file| read_at_most(file, most))
-            .with_context(|| format!("read {}", path.display()))?,
-        None => read_at_most(io::stdin().lock(), most).context("read standard input")?,
+    let most = |bytes: usize| bytes as u64 + 1;
+    let standard =
+        |bytes| read_at_most(io::stdin().lock(), most(bytes)).context("read standard input");
+    let Some(path) = file.filter(|file| file.as_os_str() != "-") else {
+        return Ok((text("the program", standard(MAX_CODE_BYTES)?)?, None));
     };
-    match String::from_utf8(code) {
-        Ok(code) => Ok(code),
-        Err(_) => bail!("the program is not UTF-8"),
-    }
+    let code = File::open(&path)
+        .and_then(|file| read_at_most(file, most(MAX_CODE_BYTES)))
+        .with_context(|| format!("read {}", path.display()))?;
+    let stdin = if io::stdin().is_terminal() {
+        None
+    } else {
+        Some(text("standard input", standard(MAX_STDIN_BYTES)?)?)
+    };
+    Ok((text("the program", code)?, stdin))
+}
+
+fn text(what: &str, bytes: Vec<u8>) -> anyhow::Result<String> {
+    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{what} is not UTF-8"))
 }
 
 fn print(report: &RunReport) -> io::Result<()> {
@@ -118,7 +137,12 @@ fn print(report: &RunReport) -> io::Result<()> {
     }
     match report.status {
         Status::Exited => Ok(()),
-        other => writeln!(err, "belljar: {}", other.name()),
+        Status::Signaled
+        | Status::TimedOut
+        | Status::OutOfMemory
+        | Status::OutputLimit
+        | Status::Cancelled
+        | Status::SandboxLost => writeln!(err, "\nbelljar: {}", tools::account(report)),
     }
 }
 
@@ -126,7 +150,10 @@ fn status(report: &RunReport) -> ExitCode {
     ExitCode::from(match report.status {
         Status::Exited => u8::try_from(report.exit_code.unwrap_or_default()).unwrap_or(EXIT_FAILED),
         Status::TimedOut => EXIT_TIMED_OUT,
-        Status::Signaled | Status::OutOfMemory => EXIT_SIGNALED,
+        Status::Signaled | Status::OutOfMemory => report
+            .signal
+            .and_then(|number| u8::try_from(number).ok())
+            .map_or(EXIT_FAILED, |number| EXIT_SIGNALED.saturating_add(number)),
         Status::OutputLimit | Status::Cancelled | Status::SandboxLost => EXIT_FAILED,
     })
 }

@@ -1,6 +1,6 @@
 //! `belljar serve`: the server, until its input ends or a signal asks it to stop. Over HTTP only a signal does.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -8,6 +8,7 @@ use anyhow::Context as _;
 
 use super::app::App;
 use crate::{
+    broker::Broker,
     config::{Environment, Settings},
     transport::{
         self,
@@ -92,7 +93,7 @@ async fn serve(
     let app = App::start(&settings, environment)?;
     entrance.announce(environment);
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let signals = tokio::spawn(stop_on_signal(app.broker(), stop.clone()));
     let served = match entrance {
         Entrance::Stdio => {
             Box::pin(transport::stdio::serve(
@@ -115,23 +116,22 @@ async fn serve(
     served.map_err(Into::into)
 }
 
-/// The first signal asks for an orderly end, a second one does not wait for it: the sandboxes end with their
-/// tethers in any case.
-async fn stop_on_signal(stop: CancellationToken) {
-    match wait_for_signal().await {
-        Ok(()) => {
-            tracing::info!("stopping");
-            stop.cancel();
-        }
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be received");
-            return;
-        }
+/// The first signal asks for an orderly end: the broker stops first, while those who wait for an answer can still be
+/// told so, and then the transport. A second signal does not wait for it: the sandboxes end with their tethers in any
+/// case.
+async fn stop_on_signal(broker: Arc<Broker>, transport: CancellationToken) {
+    if let Err(error) = wait_for_signal().await {
+        tracing::error!(%error, "signals cannot be received");
+        return;
     }
-    if wait_for_signal().await.is_ok() {
-        tracing::warn!("stopping at once");
-        #[expect(clippy::exit, reason = "the second signal asks for exactly this")]
-        std::process::exit(1);
+    tracing::info!("stopping");
+    tokio::select! {
+        () = broker.stop() => transport.cancel(),
+        _ = wait_for_signal() => {
+            tracing::warn!("stopping at once");
+            #[expect(clippy::exit, reason = "the second signal asks for exactly this")]
+            std::process::exit(1);
+        }
     }
 }
 

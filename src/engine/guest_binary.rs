@@ -43,15 +43,6 @@ impl Architecture {
         }
     }
 
-    /// The name that images and `docker import --platform` use.
-    #[must_use]
-    pub fn oci_name(self) -> &'static str {
-        match self {
-            Self::X86_64 => "amd64",
-            Self::Aarch64 => "arm64",
-        }
-    }
-
     /// The static binary that runs as PID 1 in a container of this architecture.
     #[must_use]
     pub fn guest(self) -> &'static [u8] {

@@ -3,7 +3,7 @@
 //! An image's configuration is hostile. It is never pulled here: a registry's answer must not decide what runs.
 
 use super::{
-    daemon::{Daemon, Image, quoted},
+    daemon::{Daemon, Image},
     error::EngineError,
     spec::LABEL_PREFIX,
 };
@@ -35,9 +35,9 @@ pub(super) async fn look_up(daemon: &dyn Daemon, reference: &str) -> Result<Imag
 fn refusal(image: &Image) -> Option<String> {
     if !image.volumes.is_empty() {
         return Some(format!(
-            "it declares VOLUME {}, which Docker makes a writable, unbounded volume on the host; \
+            "it declares {} VOLUMEs, which Docker makes writable, unbounded volumes on the host; \
              build it without VOLUME",
-            quoted(&image.volumes.join(", "))
+            image.volumes.len()
         ));
     }
     if image
@@ -75,7 +75,7 @@ mod tests {
             ..Image::default()
         };
         let why = refusal(&image).unwrap();
-        assert!(why.contains("VOLUME /da\\nta"), "{why}");
+        assert!(why.contains("1 VOLUMEs") && !why.contains("da"), "{why}");
     }
 
     #[test]

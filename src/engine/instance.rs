@@ -22,7 +22,7 @@ const MAX_NOTE_BYTES: u64 = 256;
 
 /// The lock file could not be made or looked at.
 #[derive(Debug, thiserror::Error)]
-#[error("instance file {path}: {source}", path = path.display())]
+#[error("cannot make or lock {path}: make the state directory writable, or name another in BELLJAR_STATE_DIR", path = path.display())]
 pub struct InstanceError {
     path: PathBuf,
     source: io::Error,

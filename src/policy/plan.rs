@@ -40,12 +40,13 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// The whole environment of the program in the sandbox of user `uid`. Nothing of the server's is in it.
+    /// The whole environment of the program in the sandbox of user `uid`. Nothing of the server's is in it. The
+    /// image's own search path counts where its description says nothing: it is hostile, and good for programs inside.
     #[must_use]
-    pub fn environment(&self, uid: u32) -> Vec<(String, String)> {
+    pub fn environment(&self, uid: u32, image_path: Option<&str>) -> Vec<(String, String)> {
         let user = format!("sandbox{uid}");
         let fixed = [
-            ("PATH", PATH.to_owned()),
+            ("PATH", image_path.unwrap_or(PATH).to_owned()),
             ("HOME", format!("{WORKSPACE}/.home")),
             ("LANG", "C.UTF-8".to_owned()),
             ("LOGNAME", user.clone()),

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     audit::Action,
     broker::{FetchRequest, Fetched, Overwrite, Piece, Refusal, Source},
+    config::StructuredContent,
     output::{Fence, Label, Part, show_bytes},
 };
 
@@ -137,6 +138,9 @@ use `base64` for exact bytes. Artifacts are kept for 24 hours by default. What i
         if arguments.overwrite.is_some() {
             return Err(context.refuse(Self::ACTION, "`overwrite` goes with `save_to` only"));
         }
+        if arguments.length == Some(0) {
+            return Err(Refusal::arguments("`length` must be at least 1"));
+        }
         let request = FetchRequest {
             source,
             offset: arguments.offset.unwrap_or(0),
@@ -146,7 +150,12 @@ use `base64` for exact bytes. Artifacts are kept for 24 hours by default. What i
             .broker
             .fetch(context.caller, request, &context.cancelled)
             .await?;
-        reply(&fetched, &piece, arguments.encoding.unwrap_or_default())
+        reply(
+            &fetched,
+            &piece,
+            arguments.encoding.unwrap_or_default(),
+            context.structured,
+        )
     }
 }
 
@@ -185,7 +194,12 @@ fn saved(fetched: &Fetched, path: String) -> Result<Reply, Refusal> {
     )
 }
 
-fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, Refusal> {
+fn reply(
+    fetched: &Fetched,
+    piece: &Piece,
+    encoding: Encoding,
+    structured: StructuredContent,
+) -> Result<Reply, Refusal> {
     let as_text = match encoding {
         Encoding::Text => true,
         Encoding::Base64 => false,
@@ -229,9 +243,21 @@ fn reply(fetched: &Fetched, piece: &Piece, encoding: Encoding) -> Result<Reply, 
         output.escaped = shown.escaped();
         output.text = Some(shown.text());
     } else {
+        let base64 = STANDARD.encode(bytes);
         output.encoding = "base64";
-        output.base64 = Some(STANDARD.encode(bytes));
-        facts.push("base64 in the structured result".to_owned());
+        match structured {
+            StructuredContent::On => facts.push("base64 in the structured result".to_owned()),
+            StructuredContent::Off => {
+                let shown = show_bytes(base64.as_bytes(), usize::MAX);
+                let part = Part {
+                    label: Label::Artifact,
+                    shown: &shown,
+                };
+                facts.push("base64 below".to_owned());
+                fenced = Fence::new(&[part]).map(|fence| fence.text().to_owned());
+            }
+        }
+        output.base64 = Some(base64);
     }
     if let Some(picture) = &fetched.picture {
         further.push(ContentBlock::text(format!(

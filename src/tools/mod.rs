@@ -15,5 +15,6 @@ mod server;
 mod tool;
 mod upload_file;
 
+pub(crate) use run_code::account;
 pub use server::Server;
 pub use tool::catalogue;

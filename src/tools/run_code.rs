@@ -17,7 +17,7 @@ use crate::{
     broker::{Refusal, RunArtifact, RunReport, StreamReport},
     output::{Fence, Label, Part, SHOWN_BYTES, show_bytes},
     policy::{FileAsk, FileSource, RunAsk},
-    types::{ArtifactId, LimitsRequest, Status},
+    types::{ArtifactId, LimitsRequest, Status, signal},
 };
 
 /// The tool.
@@ -241,7 +241,7 @@ fn output(report: &RunReport) -> Output {
         run_id: report.run_id.to_string(),
         status: report.status,
         exit_code: report.exit_code,
-        signal: report.signal.clone(),
+        signal: report.signal.map(signal::name),
         stdout: stream(&report.stdout),
         stderr: stream(&report.stderr),
         duration_ms: millis(report.duration),
@@ -309,18 +309,29 @@ fn text(report: &RunReport) -> String {
     lines.join("\n")
 }
 
+/// belljar's own account of a run: how it ended, and what would help.
+pub(crate) fn account(report: &RunReport) -> String {
+    let lines = [Some(summary(report)), advice(report).map(str::to_owned)];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
 fn summary(report: &RunReport) -> String {
     let how = match report.status {
         Status::Exited => format!("exit {}", report.exit_code.unwrap_or_default()),
         Status::Signaled => {
             format!(
                 "ended by signal {}",
-                report.signal.as_deref().unwrap_or("unknown")
+                report
+                    .signal
+                    .map_or_else(|| "unknown".to_owned(), signal::name)
             )
         }
         Status::TimedOut => "timed out".to_owned(),
         Status::OutOfMemory => {
-            format!("out of memory (limit {} MiB)", report.limits.memory_mib)
+            format!(
+                "out of memory (limits.memory_mib {})",
+                report.limits.memory_mib
+            )
         }
         Status::OutputLimit => {
             format!("output limit of {} KiB reached", report.limits.output_kib)
@@ -362,7 +373,10 @@ fn files(report: &RunReport) -> String {
 
 fn advice(report: &RunReport) -> Option<&'static str> {
     match report.status {
-        Status::Exited | Status::Signaled | Status::Cancelled => None,
+        Status::Exited | Status::Signaled => None,
+        Status::Cancelled => {
+            Some("The run was ended from outside: its session was closed, or the server stops.")
+        }
         Status::TimedOut => Some(
             "The program was ended; a larger `timeout_seconds` gives it more time, up to the operator's ceiling.",
         ),

@@ -69,6 +69,7 @@ impl Server {
         let call = Context {
             broker: &self.broker,
             caller: &self.caller,
+            structured: self.structured,
             cancelled: context.ct.clone(),
         };
         // A panicking handler would send no response and leave the client waiting for ever. What it held is

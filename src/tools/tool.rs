@@ -29,6 +29,8 @@ pub(super) struct Context<'a> {
     pub(super) broker: &'a Broker,
     /// Who asks.
     pub(super) caller: &'a Caller,
+    /// Whether structured results are sent; without them the text must hold everything.
+    pub(super) structured: StructuredContent,
     /// Fires when the client takes the call back.
     pub(super) cancelled: CancellationToken,
 }

@@ -104,6 +104,14 @@ id!(
     FileId
 );
 
+impl RunId {
+    /// The id of a run that has a sandbox of its own: the sandbox's, which its container bears as a label.
+    #[must_use]
+    pub fn of_sandbox(id: &SandboxId) -> Self {
+        Self(id.0.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,7 +131,7 @@ pub struct LimitError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsRequest {
-    /// Memory in MiB, at least 64. Default 512.
+    /// Memory in MiB, at least 64. Default 512. What files leave free of the workspace is usable besides.
     #[serde(default, deserialize_with = "whole")]
     #[schemars(with = "Option<u32>")]
     pub memory_mib: Option<u32>,

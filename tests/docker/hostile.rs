@@ -10,7 +10,7 @@ async fn an_image_with_a_volume_is_refused() {
     let world = World::new();
     let error = world.try_launch(&image.0).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, EngineError::ImageRefused { .. }), "{error}");
-    assert!(error.to_string().contains("VOLUME /data"), "{error}");
+    assert!(error.to_string().contains("without VOLUME"), "{error}");
     world.engine.close().await;
     image.remove().await;
 }

@@ -15,6 +15,7 @@
 mod gone;
 mod guest;
 mod hostile;
+mod probes;
 mod rows;
 mod seccomp;
 mod support;

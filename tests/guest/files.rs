@@ -26,6 +26,11 @@ async fn only_new_and_changed_regular_files_are_reported() {
         .unwrap();
     assert_eq!(said.files, ["d/new", "edited", "odd\n\u{fffd}"], "{said:?}");
 
+    let said = sandbox.run("echo x > shut; chmod 0 .").await;
+    assert_eq!(said.files, ["shut"], "what is shut away is still reported");
+    let said = sandbox.run("echo x > one; ln one two").await;
+    assert_eq!(said.files, ["one", "two"], "a file of two names has both");
+
     let said = sandbox
         .run("for n in $(seq 20); do echo $n > many$n; done; touch kept")
         .await;
@@ -48,10 +53,10 @@ async fn files_are_written_whole_or_not_at_all() {
 
     let full = sandbox
         .tether
-        .write(b"big", 64 << 20, tokio::io::repeat(7))
+        .write(b"deep/er/big", 64 << 20, tokio::io::repeat(7))
         .await;
     assert_eq!(guest_error(full.unwrap_err()), GuestError::NoSpace);
-    let short = sandbox.tether.write(b"short", 10, &b"abc"[..]).await;
+    let short = sandbox.tether.write(b"a/new/short", 10, &b"abc"[..]).await;
     assert!(matches!(short, Err(TetherError::Source(_))));
     // The guest may learn of the end of the stream after this request; it runs nothing until then.
     let listing = loop {
@@ -59,7 +64,7 @@ async fn files_are_written_whole_or_not_at_all() {
         if !listing
             .entries
             .iter()
-            .any(|entry| entry.path.ends_with(b".part"))
+            .any(|entry| entry.path.ends_with(b".part") || entry.path == b"a/new")
         {
             break listing;
         }

@@ -80,7 +80,7 @@ async fn every_end_is_told_apart_and_keeps_what_came_before() {
             "out before\noom",
             json!({"limits": {"memory_mib": 64}}),
             "out_of_memory",
-            "out of memory (limit 64 MiB)",
+            "out of memory (limits.memory_mib 64)",
         ),
         (
             "out before\nflood 5000000",

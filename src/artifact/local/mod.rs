@@ -61,6 +61,27 @@ pub enum LocalError {
         /// The path.
         path: String,
     },
+    /// A folder that cannot be opened.
+    #[error(
+        "the folder {path}, which tools are to be allowed, cannot be opened: create it, or take it out of `[files]` or the command line"
+    )]
+    Folder {
+        /// The path.
+        path: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A folder for reading within one for writing: what is written beneath the outer one can reach it by `..`
+    /// or a link within.
+    #[error(
+        "{inner} is opened for reading and lies within {outer}, which is opened for writing, so it could be written all the same: open only one of them, or move the one out of the other"
+    )]
+    Nested {
+        /// The folder for reading.
+        inner: String,
+        /// The folder for writing.
+        outer: String,
+    },
     /// There is no such file, or no such folder to save in.
     #[error("{path}: no such file or folder")]
     NotFound {
@@ -150,15 +171,24 @@ impl AllowedDirs {
                     handle: Dir::open_ambient_dir(&path, ambient_authority())?,
                 })
             };
-            opened().map_err(|source| LocalError::Io {
-                operation: "open the allowed folder",
+            opened().map_err(|source| LocalError::Folder {
                 path: shown(&path),
                 source,
             })
         };
-        Ok(Self {
-            dirs: dirs.into_iter().map(open).collect::<Result<_, _>>()?,
-        })
+        let dirs: Arc<[AllowedDir]> = dirs.into_iter().map(open).collect::<Result<_, _>>()?;
+        for inner in dirs.iter().filter(|dir| dir.access == Access::Read) {
+            let holds = |outer: &&AllowedDir| {
+                outer.access == Access::ReadWrite && inner.canonical.starts_with(&outer.canonical)
+            };
+            if let Some(outer) = dirs.iter().find(holds) {
+                return Err(LocalError::Nested {
+                    inner: shown(&inner.given),
+                    outer: shown(&outer.given),
+                });
+            }
+        }
+        Ok(Self { dirs })
     }
 
     /// Whether no folder was opened.
@@ -194,7 +224,7 @@ impl AllowedDirs {
 
     fn save_blocking(&self, path: &Path, overwrite: Overwrite) -> Result<LocalWriter, LocalError> {
         let not_writable = || LocalError::NotWritable { path: shown(path) };
-        // An absolute path has one place, and a folder opened only for reading within a writable one stays so.
+        // An absolute path has one place: the innermost folder that holds it.
         let (dir, rest) = self
             .places(path)
             .into_iter()

@@ -83,6 +83,9 @@ pub enum StoreError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// The program ends before the work has begun.
+    #[error("the program ends")]
+    Stopping,
     /// The thread that did the work panicked.
     #[error("the artifact store failed inside")]
     Panicked,
@@ -220,7 +223,13 @@ impl Store {
         let disk = Arc::clone(&self.disk);
         tokio::task::spawn_blocking(move || work(&disk))
             .await
-            .map_err(|_| StoreError::Panicked)?
+            .map_err(|error| {
+                if error.is_cancelled() {
+                    StoreError::Stopping
+                } else {
+                    StoreError::Panicked
+                }
+            })?
     }
 }
 

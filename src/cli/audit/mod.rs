@@ -48,7 +48,8 @@ enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Checks that no line of any log was changed, removed or added.
+    /// Checks that no line of any log was changed, removed or put in before its last one. What was cut off the end, or a
+    /// log that was removed whole, does not show.
     Verify,
 }
 
@@ -341,6 +342,7 @@ async fn print_record(
             error @ (StoreError::TooLarge { .. }
             | StoreError::Locked
             | StoreError::Io { .. }
+            | StoreError::Stopping
             | StoreError::Panicked),
         ) => return Err(error.into()),
     }

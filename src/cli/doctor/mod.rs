@@ -50,7 +50,12 @@ async fn look(
         worst: Level::Ok,
     };
     report.add(&configuration(settings))?;
-    report.add(&state(environment))?;
+    let state = state(environment);
+    report.add(&state)?;
+    if state.level == Level::Failure {
+        // Everything else needs it.
+        return Ok(report.worst);
+    }
     report.add(&accounts())?;
     let engine = app::engine(settings, environment)?;
     let own: Vec<String> = settings
@@ -76,7 +81,7 @@ async fn look(
         Err(error) => report.add(&Check::failure(
             "daemon",
             error.to_string(),
-            "start Docker and run `belljar doctor` again",
+            "when it answers, run `belljar doctor` again",
         ))?,
     }
     if report.worst < Level::Failure {

@@ -41,13 +41,23 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// What to do about a daemon that does not answer, where the reason does not say it already.
+fn advice(why: &str) -> &'static str {
+    if why.contains("permission denied") || why.contains("is not supported") {
+        ""
+    } else {
+        "; start Docker (Docker Desktop, or `sudo systemctl start docker`), or name another daemon in DOCKER_HOST or in \
+         docker.host of the configuration"
+    }
+}
+
 /// Why a call to the daemon failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DaemonError {
     /// Nothing answers, or not with Docker's API.
     #[error(
-        "no Docker daemon answers at {endpoint}: {why}; start Docker (Docker Desktop, or `sudo systemctl start docker`), \
-         or name another daemon in DOCKER_HOST, then check with `belljar doctor`"
+        "no Docker daemon answers at {endpoint}: {why}{}; check with `belljar doctor`",
+        advice(why)
     )]
     Unreachable {
         /// Where it was looked for.

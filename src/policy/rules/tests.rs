@@ -99,7 +99,7 @@ fn the_environment_is_ours_then_the_images_then_the_callers() {
     })
     .unwrap();
     let shown: Vec<String> = plan
-        .environment(52007)
+        .environment(52007, None)
         .into_iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
@@ -145,13 +145,13 @@ fn only_the_networks_there_are() {
         assert_eq!(reason(fresh(with(bad))), "unknown_network", "{bad}");
     }
     let bad = SessionAsk {
-        network: Some("pypi".to_owned()),
+        network: Some("packages".to_owned()),
         ..session("python")
     };
     let denial = policy().open_session(&Caller::Local, &bad).unwrap_err();
     assert_eq!(
         denial.to_string(),
-        "no egress profile named \"pypi\" is configured; there are: none. Leave network out to run without any"
+        "no egress profile named \"packages\" is configured; there are: none. Leave network out to run without any"
     );
 }
 
@@ -283,7 +283,7 @@ fn a_sessions_limits_and_network_stay_as_they_are() {
         ..none
     };
     assert_eq!(reason(run(limits(huge))), "limit");
-    for (network, expected) in [("none", "allowed"), ("pypi", "session_network")] {
+    for (network, expected) in [("none", "allowed"), ("packages", "session_network")] {
         let asked = RunAsk {
             network: Some(network.to_owned()),
             ..ask("python")
