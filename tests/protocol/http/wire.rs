@@ -217,6 +217,12 @@ impl HttpClient<'_> {
     pub(crate) async fn request(&self, method: &str, params: Value) -> Value {
         let reply = reply(self.begin(method, params).await).await;
         assert_eq!(reply.status, 200, "{reply:?}");
+        // Where there is nothing to wait for between the messages of an answer, there is no stream.
+        let sent_as = reply.header("content-type").unwrap();
+        match self.session {
+            Some(_) => assert_eq!(sent_as, "text/event-stream"),
+            None => assert_eq!(sent_as, "application/json"),
+        }
         reply.message(7)
     }
 
