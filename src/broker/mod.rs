@@ -6,6 +6,7 @@
 
 mod collect;
 mod execute;
+mod fetch;
 mod files;
 mod gate;
 mod outcome;
@@ -21,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::OnceCell;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use files::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
+pub use fetch::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
 pub use refusal::Refusal;
 pub use report::{
     Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport,

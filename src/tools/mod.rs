@@ -1,6 +1,6 @@
 //! The tools that clients see, one file each: arguments in, labelled reply out.
 //!
-//! A tool parses its arguments, asks the [`Broker`] and words the answer. It must never reach past the
+//! A tool parses its arguments, asks the [`Broker`](crate::broker::Broker) and words the answer. It must never reach past the
 //! broker, and nothing that came out of a sandbox may leave a tool unfenced.
 
 mod close_session;

@@ -32,7 +32,7 @@ pub enum StdioError {
 const END_PATIENCE: Duration = Duration::from_secs(7);
 
 /// Serves the client at the other end of `input` and `output` until its input ends or `stop` fires. Returns within
-/// [`END_PATIENCE`] of that, whatever the client does.
+/// seconds of that, whatever the client does.
 pub async fn serve(
     broker: Arc<Broker>,
     structured: StructuredContent,
