@@ -1,6 +1,6 @@
 //! The command line's entry: parses the arguments, runs the command, turns its outcome into an exit status.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::Parser as _;
 
@@ -8,9 +8,19 @@ fn main() -> ExitCode {
     let cli = belljar::cli::Cli::parse();
     match cli.run() {
         Ok(code) => code,
+        // Whoever reads only the first lines of a list has what they wanted.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("belljar: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
 }

@@ -442,6 +442,29 @@ fn people_get_the_programs_output_and_its_exit_status() {
 }
 
 #[test]
+fn an_image_of_the_operators_runs_as_it_is() {
+    let state = tempfile::tempdir().unwrap();
+    let mut run = belljar(state.path());
+    // The base of the built-in images, which has nothing of belljar's in it: no accounts, no open folders.
+    let language = "[[language]]\nname = \"dash\"\nimage = \"debian:trixie-slim\"\nprogram = \".main.sh\"\n\
+                    command = [\"sh\", \"{program}\"]\n";
+    std::fs::write(state.path().join("belljar.toml"), language).unwrap();
+    let file = state.path().join("program.sh");
+    std::fs::write(&file, "echo x >kept; cat /etc/debian_version kept; id -u").unwrap();
+    let run = run
+        .args(["run", "dash", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(run.stdout.clone()).unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("13"), "{said}");
+    assert_eq!(lines[1], "x");
+    let uid: u32 = lines[2].parse().unwrap();
+    assert!((52_000..=54_047).contains(&uid), "{said}");
+}
+
+#[test]
 fn the_doctor_is_content_with_a_machine_on_which_the_tests_run() {
     let state = tempfile::tempdir().unwrap();
     let doctor = belljar(state.path()).arg("doctor").output().unwrap();

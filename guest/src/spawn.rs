@@ -76,11 +76,22 @@ fn spawn_error(error: &io::Error) -> GuestError {
 /// Runs in the child before the program does. What a runtime lacks is passed over.
 fn in_child(nproc: Option<u64>) -> io::Result<()> {
     nix::unistd::setsid()?;
-    // The guest ignores some signals, which a program would inherit.
+    // The guest ignores some signals, and whatever started the daemon may have ignored others, which a program would
+    // inherit. By the kernel's own call: the C library's refuses the signals that it keeps for itself.
+    let default = [0_u64; 4];
     for number in 1..=64 {
-        // SAFETY: the default disposition installs no handler; numbers that cannot be set are
-        // refused by the kernel.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        // SAFETY: zeros are the kernel's `sigaction` of the default disposition, without a handler or a mask, and the
+        // buffer is at least as large as that on both architectures; nothing is written back. Signals that cannot be
+        // set are refused by the kernel.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                default.as_ptr(),
+                std::ptr::null::<u64>(),
+                8_usize,
+            );
+        }
     }
     // SAFETY: closes nothing; marks every descriptor above the standard three to be closed by exec,
     // whatever opened it. A kernel without the call leaves them as they are: marked one by one.

@@ -64,12 +64,27 @@ impl Action {
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Decision {
     /// It was allowed.
-    Allow,
+    Allow {
+        /// By what.
+        #[serde(default)]
+        reason: String,
+    },
     /// It was refused.
     Deny {
         /// Why.
         reason: String,
     },
+}
+
+impl Decision {
+    /// Allowed because what was asked lies within the operator's settings, which are the only thing that opens
+    /// anything.
+    #[must_use]
+    pub fn within_settings() -> Self {
+        Self::Allow {
+            reason: "within_settings".to_owned(),
+        }
+    }
 }
 
 /// A variable by its name; its value only under a keyed digest, see [`super::Log::seal`].
@@ -268,9 +283,8 @@ impl Event {
         for file in self.inputs.iter_mut().chain(&mut self.artifacts) {
             cut_text(&mut file.path, MAX_NAME_BYTES);
         }
-        if let Decision::Deny { reason } = &mut self.decision {
-            cut_text(reason, MAX_TEXT_BYTES);
-        }
+        let (Decision::Allow { reason } | Decision::Deny { reason }) = &mut self.decision;
+        cut_text(reason, MAX_TEXT_BYTES);
         let texts = [
             &mut self.language,
             &mut self.network,

@@ -186,7 +186,7 @@ mod tests {
     };
 
     fn event() -> Event {
-        Event::new(Action::RunCode, Caller::Local, Decision::Allow)
+        Event::new(Action::RunCode, Caller::Local, Decision::within_settings())
     }
 
     fn log() -> (tempfile::TempDir, Log) {

@@ -212,7 +212,7 @@ mod tests {
     };
 
     fn append(log: &Log, action: Action, run: Option<&RunId>) {
-        let event = Event::new(action, Caller::Local, Decision::Allow);
+        let event = Event::new(action, Caller::Local, Decision::within_settings());
         log.append(Event {
             run_id: run.cloned(),
             ..event
@@ -247,6 +247,10 @@ mod tests {
         assert_eq!(fault_after(|l| l.swap(1, 2)), (1, Some(Fault::Sequence)));
         assert_eq!(
             fault_after(|l| l[1] = l[1].replace("allow", "deny")),
+            (2, Some(Fault::Chain))
+        );
+        assert_eq!(
+            fault_after(|l| l[1] = l[1].replace("allow", "perhaps")),
             (1, Some(Fault::Malformed))
         );
         let change = |l: &mut Vec<String>| l[1] = l[1].replace("run_code", "list_files");

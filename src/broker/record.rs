@@ -36,7 +36,7 @@ pub(super) enum Keep {
 impl Draft {
     pub(super) fn new(action: Action, caller: &Caller) -> Self {
         Self {
-            event: Event::new(action, caller.clone(), Decision::Allow),
+            event: Event::new(action, caller.clone(), Decision::within_settings()),
         }
     }
 
@@ -118,16 +118,20 @@ impl Recorder {
 
     /// The server starts: before anything else is done.
     pub(super) fn start(&self) -> Result<(), AuditError> {
-        self.log
-            .append(Event::new(Action::Start, Caller::Local, Decision::Allow))
+        self.log.append(Event::new(
+            Action::Start,
+            Caller::Local,
+            Decision::within_settings(),
+        ))
     }
 
     /// The server stops in good order.
     pub(super) fn stop(&self) {
-        if let Err(error) =
-            self.log
-                .append(Event::new(Action::Stop, Caller::Local, Decision::Allow))
-        {
+        if let Err(error) = self.log.append(Event::new(
+            Action::Stop,
+            Caller::Local,
+            Decision::within_settings(),
+        )) {
             tracing::warn!(%error, "the end of the server could not be recorded");
         }
     }

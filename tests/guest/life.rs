@@ -12,6 +12,8 @@ use crate::harness::{Sandbox, container, daemon_architecture, guest_file, hear, 
 #[tokio::test]
 async fn out_of_memory_takes_the_program_and_not_the_guest() {
     let sandbox = Sandbox::start().await;
+    let score = sandbox.run("cat /proc/self/oom_score_adj").await;
+    assert_eq!(score.out(), "1000\n", "the program is the first to die");
     let said = sandbox
         .run("x=; while :; do x=$x$(printf '%1000000s' x); done")
         .await;

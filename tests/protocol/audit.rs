@@ -52,7 +52,10 @@ async fn each_action_is_one_line_and_a_run_begins_with_another() {
         ]
     );
     for line in &lines {
-        assert_eq!(line["decision"], json!({"verdict": "allow"}));
+        assert_eq!(
+            line["decision"],
+            json!({"verdict": "allow", "reason": "within_settings"})
+        );
         assert_eq!(line["caller"], "local");
     }
     for line in &lines[1..7] {

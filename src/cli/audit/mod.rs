@@ -163,7 +163,7 @@ fn summary(line: &Line) -> String {
     let event = &line.event;
     let mut parts = vec![format!("{:.3} {:<14}", line.time, event.action.name())];
     parts.push(match &event.decision {
-        Decision::Allow => "allow".to_owned(),
+        Decision::Allow { .. } => "allow".to_owned(),
         Decision::Deny { reason } => format!("deny ({})", escape(reason)),
     });
     parts.extend(event.language.as_deref().map(escape));

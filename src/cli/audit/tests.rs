@@ -32,9 +32,13 @@ async fn state() -> (tempfile::TempDir, RunId) {
         bytes: 0,
     };
     let log = Log::open(&dir.path().join("audit"), &InstanceId::random()).unwrap();
-    let allow = || Event::new(Action::RunCode, Caller::Local, Decision::Allow);
-    log.append(Event::new(Action::Start, Caller::Local, Decision::Allow))
-        .unwrap();
+    let allow = || Event::new(Action::RunCode, Caller::Local, Decision::within_settings());
+    log.append(Event::new(
+        Action::Start,
+        Caller::Local,
+        Decision::within_settings(),
+    ))
+    .unwrap();
     log.append(Event {
         run_id: Some(run.clone()),
         language: Some(hostile.to_owned()),

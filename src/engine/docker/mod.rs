@@ -11,6 +11,8 @@
 mod failure;
 mod report;
 mod request;
+#[cfg(test)]
+mod silent;
 
 use std::{future::Future, time::Duration};
 
