@@ -86,12 +86,6 @@ pub(super) fn engine(settings: &Settings, environment: &Environment) -> anyhow::
 
 /// The daemon that the settings and the environment lead to. Nothing is asked of it yet.
 pub(super) fn docker(settings: &Settings, environment: &Environment) -> Docker {
-    Docker::new(endpoint::Environment {
-        configured: settings.docker.host.clone(),
-        docker_host: environment.docker_host.clone(),
-        docker_context: environment.docker_context.clone(),
-        docker_config: environment.docker_config.clone(),
-        home: environment.home.clone(),
-        runtime_dir: environment.runtime_dir.clone(),
-    })
+    let configured = settings.docker.host.as_deref();
+    Docker::new(endpoint::Environment::of(environment, configured))
 }

@@ -4,13 +4,14 @@
 //! variable of its own: what decides is the user's environment, never a file in the current directory.
 
 use std::{
-    ffi::OsString,
     fmt,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+
+use crate::config;
 
 /// Bytes read of Docker's own configuration files.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -97,19 +98,16 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Picks the variables with `variable`, as [`std::env::var_os`].
+    /// The part that decides of what was gathered at the start, and `docker.host` of the configuration.
     #[must_use]
-    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let set = |name| variable(name).filter(|value| !value.is_empty());
-        let text = |name| set(name).and_then(|value| value.into_string().ok());
-        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    pub fn of(gathered: &config::Environment, configured: Option<&str>) -> Self {
         Self {
-            configured: None,
-            docker_host: text("DOCKER_HOST"),
-            docker_context: text("DOCKER_CONTEXT"),
-            docker_config: set("DOCKER_CONFIG").map(PathBuf::from),
-            home: set(home).map(PathBuf::from),
-            runtime_dir: set("XDG_RUNTIME_DIR").map(PathBuf::from),
+            configured: configured.map(str::to_owned),
+            docker_host: gathered.docker_host.clone(),
+            docker_context: gathered.docker_context.clone(),
+            docker_config: gathered.docker_config.clone(),
+            home: gathered.home.clone(),
+            runtime_dir: gathered.runtime_dir.clone(),
         }
     }
 }
@@ -458,11 +456,5 @@ mod tests {
         }
         let error = discover(&home(), &FakeFiles::default()).unwrap_err();
         assert!(error.to_string().contains("/var/run/docker.sock"));
-    }
-
-    #[test]
-    fn empty_variables_are_unset() {
-        let environment = Environment::read(|_| Some(OsString::new()));
-        assert_eq!(environment, Environment::default());
     }
 }

@@ -71,8 +71,11 @@ pub enum EngineError {
         /// What went wrong.
         why: String,
     },
-    /// The container did not start.
-    #[error("the sandbox did not start: {why}")]
+    /// The container did not start. The reason is for the log alone: a runtime quotes paths of the host in it, and
+    /// links that an image made.
+    #[error(
+        "the sandbox did not start; belljar's log on standard error has the daemon's reason, and `belljar doctor` looks for its cause"
+    )]
     Start {
         /// The daemon's words.
         why: String,

@@ -172,10 +172,7 @@ impl Inner {
         }
         let attached = daemon.attach(container.id()).await?;
         let log = attached.log;
-        daemon
-            .start(container.id())
-            .await
-            .map_err(|error| start_error(error, container.id()))?;
+        daemon.start(container.id()).await.map_err(start_error)?;
         match Tether::connect(attached.stdout, attached.stdin).await {
             Ok(tether) if tether.ready().uid == uid => Ok(Some(tether)),
             Ok(tether) => Err(EngineError::Mismatch {
@@ -230,13 +227,14 @@ async fn taken_uids(daemon: &dyn Daemon) -> Result<HashSet<u32>, EngineError> {
         .collect())
 }
 
-fn start_error(error: DaemonError, id: &str) -> EngineError {
+fn start_error(error: DaemonError) -> EngineError {
     match error {
         DaemonError::Failed { why, .. }
         | DaemonError::NotFound { why, .. }
-        | DaemonError::Conflict { why, .. } => EngineError::Start {
-            why: why.replace(id, "…"),
-        },
+        | DaemonError::Conflict { why, .. } => {
+            tracing::warn!(why, "a sandbox did not start");
+            EngineError::Start { why }
+        }
         DaemonError::Unreachable { .. } | DaemonError::Timeout { .. } => error.into(),
     }
 }

@@ -56,7 +56,7 @@ impl World {
 }
 
 pub(crate) fn engine_in(state: &Path, runtime: Option<&str>) -> Engine {
-    let environment = endpoint::Environment::read(|name| std::env::var_os(name));
+    let environment = endpoint::Environment::of(&belljar::config::Environment::gather(), None);
     let options = EngineOptions {
         runtime: runtime.map(str::to_owned),
     };
