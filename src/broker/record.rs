@@ -15,7 +15,7 @@ use crate::{
     },
     output::RawContent,
     policy::{Launch, RunAsk, RunPlan},
-    types::{ArtifactId, Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
+    types::{ArtifactId, Caller, Limits, Network, RunId, SandboxId, Sha256, WorkspacePath},
 };
 
 /// What becomes known of an action on its way.
@@ -54,12 +54,13 @@ impl Draft {
     }
 
     pub(super) fn launch(&mut self, launch: &Launch) {
-        self.limits(&launch.limits);
-        self.event.network = Some(launch.network.name().to_owned());
+        self.bounds(&launch.limits, &launch.network);
     }
 
-    pub(super) fn limits(&mut self, limits: &Limits) {
+    /// Within what it takes place.
+    pub(super) fn bounds(&mut self, limits: &Limits, network: &Network) {
         self.event.limits = Some(LimitsRecord::from(limits));
+        self.event.network = Some(network.name().to_owned());
     }
 
     pub(super) fn plan(&mut self, plan: &RunPlan) {

@@ -148,7 +148,7 @@ impl Broker {
             output_kib: plan.output_kib,
             ..terms.limits
         };
-        draft.limits(&limits);
+        draft.bounds(&limits, &terms.network);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
         let run_id = &RunId::random();

@@ -63,6 +63,9 @@ async fn each_action_is_one_line_and_a_run_begins_with_another() {
     }
     for line in &lines[2..4] {
         assert_eq!(line["run_id"], run.ok()["run_id"]);
+        // What the session was opened with holds for its runs, and stands in their lines.
+        assert_eq!(line["network"], "none");
+        assert_eq!(line["limits"]["memory_mib"], 512);
     }
     assert_eq!(lines[5]["inputs"][0]["path"], "b");
     assert_eq!(lines[6]["artifacts"][0]["sha256"], fetched.ok()["sha256"]);
