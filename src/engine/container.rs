@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    daemon::{Daemon, DaemonError, State},
+    daemon::{Daemon, DaemonError, Inspected, Resources, State},
     uid::Uid,
 };
 
@@ -81,6 +81,14 @@ impl Container {
 
     pub(super) async fn kill(&self) -> Result<(), DaemonError> {
         self.daemon.kill(&self.id).await
+    }
+
+    pub(super) async fn update(&self, resources: &Resources) -> Result<(), DaemonError> {
+        self.daemon.update(&self.id, resources).await
+    }
+
+    pub(super) async fn inspect(&self) -> Result<Option<Inspected>, DaemonError> {
+        self.daemon.inspect(&self.id).await
     }
 
     pub(super) async fn wait(&self, limit: Duration) -> Result<State, DaemonError> {

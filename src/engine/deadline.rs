@@ -13,6 +13,8 @@ pub(super) const CREATE: Duration = Duration::from_mins(1);
 pub(super) const ATTACH: Duration = Duration::from_secs(20);
 /// Starting a container, which runs the runtime.
 pub(super) const START: Duration = Duration::from_mins(1);
+/// Raising the resources of a running container.
+pub(super) const UPDATE: Duration = Duration::from_secs(20);
 /// Killing a container.
 pub(super) const KILL: Duration = Duration::from_secs(20);
 /// Removing a container, or a volume, or an image.

@@ -18,6 +18,15 @@ pub(super) struct Host {
     pub(super) architecture: Architecture,
 }
 
+/// How large the daemon's machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Processors.
+    pub cpus: u64,
+}
+
 /// The runtime of every sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Runtime {

@@ -104,6 +104,8 @@ impl Inner {
                     image_path: image::path(image),
                     runtime: host.runtime.name.clone(),
                     uid: number,
+                    kind: host.runtime.kind,
+                    swap,
                     nproc: spec::nproc(&launch.limits, host.runtime.kind),
                 };
                 Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
@@ -162,15 +164,16 @@ impl Inner {
         swap: Swap,
     ) -> Result<Option<Tether>, EngineError> {
         let daemon = self.daemon.as_ref();
-        let (found, alone) = tokio::try_join!(
+        // Attaching early costs nothing: nothing runs before the start, which waits for the other two.
+        let (found, alone, attached) = tokio::try_join!(
             inspect(daemon, container.id()),
-            alone(daemon, container, uid)
+            alone(daemon, container, uid),
+            async { Ok(daemon.attach(container.id()).await?) },
         )?;
         verify::container(name, asked, &found, swap)?;
         if alone == Alone::No {
             return Ok(None);
         }
-        let attached = daemon.attach(container.id()).await?;
         let log = attached.log;
         daemon.start(container.id()).await.map_err(start_error)?;
         match Tether::connect(attached.stdout, attached.stdin).await {

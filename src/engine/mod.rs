@@ -41,12 +41,14 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use futures_util::stream::BoxStream;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 pub use docker_images::DockerImages;
 pub use error::EngineError;
 pub use facts::{Facts, ImageFact};
+pub use host::Machine;
 pub use instance::{DeadInstance, Instance, InstanceError};
 pub use reap::Reaped;
 pub use sandbox::Sandbox;
@@ -54,7 +56,7 @@ pub use swap::Swap;
 pub use uid::{FIRST_UID, UID_COUNT};
 
 use crate::policy::{Launch, Permit};
-use daemon::Daemon;
+use daemon::{Daemon, DaemonError};
 use guest_volume::GuestVolume;
 use host::Host;
 
@@ -127,6 +129,28 @@ impl Engine {
                 Err(EngineError::Fault)
             }
         }
+    }
+
+    /// The id of the image that a sandbox of `reference` would be made of now.
+    pub async fn image_id(&self, reference: &str) -> Result<String, EngineError> {
+        let image = image::look_up(self.inner.daemon.as_ref(), reference).await?;
+        Ok(image.id)
+    }
+
+    /// Something for every change of an image on the daemon, for as long as the daemon tells of them.
+    pub async fn image_changes(
+        &self,
+    ) -> Result<BoxStream<'static, Result<(), DaemonError>>, EngineError> {
+        Ok(self.inner.daemon.image_changes().await?)
+    }
+
+    /// The machine of the daemon, once a launch has asked for it.
+    pub async fn machine(&self) -> Option<Machine> {
+        let known = self.inner.host.lock().await;
+        known.as_ref().map(|host| Machine {
+            memory_bytes: host.info.memory_bytes,
+            cpus: host.info.cpus,
+        })
     }
 
     /// This server's identity.

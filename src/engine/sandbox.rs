@@ -4,7 +4,7 @@
 //! is gone calls [`Sandbox::destroy`]. A sandbox never outlives the server: when the server's end of the tether
 //! closes, the guest ends itself.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
@@ -14,12 +14,22 @@ use super::{
     daemon::OomFlag,
     deadline,
     error::EngineError,
+    host::RuntimeKind,
+    spec,
+    swap::Swap,
     tether::{
         FileStream, Listing, Run, Tether, TetherError,
         message::{Entry, Hidden, RunSpec},
     },
+    verify,
 };
-use crate::types::SandboxId;
+use crate::{
+    policy::{Launch, Permit},
+    types::SandboxId,
+};
+
+/// How long a sandbox that has waited may take to show that it still answers.
+const CHECK: Duration = Duration::from_secs(2);
 
 /// A hardened container with its guest, ready for programs.
 #[derive(Debug)]
@@ -37,7 +47,9 @@ pub(super) struct About {
     pub(super) image_path: Option<String>,
     pub(super) runtime: String,
     pub(super) uid: u32,
+    pub(super) kind: RuntimeKind,
     pub(super) nproc: Option<u64>,
+    pub(super) swap: Swap,
 }
 
 impl Sandbox {
@@ -131,6 +143,33 @@ impl Sandbox {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.tether.is_lost()
+    }
+
+    /// Whether the guest answers, asked now and for a bounded time.
+    pub async fn answers(&self) -> bool {
+        self.tether.answers(CHECK).await
+    }
+
+    /// Whether [`Self::raise`] can work: not under a runtime with a kernel of its own, which would not notice.
+    #[must_use]
+    pub fn can_be_raised(&self) -> bool {
+        match self.about.kind {
+            RuntimeKind::HostKernel => true,
+            RuntimeKind::Gvisor => false,
+        }
+    }
+
+    /// Raises memory, processors and processes to those of `permit`, and reads back whether it is so. None of
+    /// them may be below what the sandbox has, and everything else in the permit must be what it was made with: the
+    /// caller's to see to. After an error the sandbox is good for nothing but to be destroyed.
+    pub async fn raise(&self, permit: &Permit<Launch>) -> Result<(), EngineError> {
+        let wanted = spec::resources(permit.action(), self.about.kind);
+        self.container.update(&wanted).await?;
+        let found = self.container.inspect().await?;
+        let found = found.ok_or_else(|| EngineError::Start {
+            why: "the container was gone while it was raised".to_owned(),
+        })?;
+        verify::resources(&wanted, &found.spec.host, self.about.swap)
     }
 
     /// Kills everything inside, at once, without the guest's help.

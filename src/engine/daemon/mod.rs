@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use model::{
     Access, ContainerSpec, Created, HostSpec, Image, Info, Inspected, Listed, Locality, Mounted,
-    OomFlag, Phase, Place, Seeding, State, Stdio, Version, Volume, VolumeMount,
+    OomFlag, Phase, Place, Resources, Seeding, State, Stdio, Version, Volume, VolumeMount,
 };
 
 use crate::types::visible;
@@ -165,6 +166,12 @@ pub trait Daemon: Send + Sync + 'static {
     /// Removes an image; one that is not there is no error.
     async fn remove_image(&self, reference: &str) -> Result<(), DaemonError>;
 
+    /// Something for every change of an image on the daemon: a tag that moved, an image that went. Ends with an error
+    /// when the connection does.
+    async fn image_changes(
+        &self,
+    ) -> Result<BoxStream<'static, Result<(), DaemonError>>, DaemonError>;
+
     /// Makes a container, which does not run yet.
     async fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Created, DaemonError>;
 
@@ -176,6 +183,9 @@ pub trait Daemon: Send + Sync + 'static {
 
     /// Starts a container.
     async fn start(&self, container: &str) -> Result<(), DaemonError>;
+
+    /// Gives a running container other resources.
+    async fn update(&self, container: &str, resources: &Resources) -> Result<(), DaemonError>;
 
     /// Waits until the container no longer runs, at most `limit`; says how it is then.
     async fn wait(&self, container: &str, limit: std::time::Duration)

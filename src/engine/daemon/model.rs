@@ -193,6 +193,35 @@ pub struct HostSpec {
     pub mounts: Vec<VolumeMount>,
 }
 
+/// What of a container can be changed while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// In bytes.
+    pub memory: i64,
+    /// Memory and swap together, in bytes.
+    pub memory_swap: i64,
+    /// Processes and threads.
+    pub pids_limit: i64,
+    /// Billionths of a processor.
+    pub nano_cpus: i64,
+}
+
+impl HostSpec {
+    /// Takes over what an update sets.
+    pub fn update(&mut self, resources: &Resources) {
+        let Resources {
+            memory,
+            memory_swap,
+            pids_limit,
+            nano_cpus,
+        } = *resources;
+        self.memory = memory;
+        self.memory_swap = memory_swap;
+        self.pids_limit = pids_limit;
+        self.nano_cpus = nano_cpus;
+    }
+}
+
 /// A named volume in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeMount {

@@ -21,14 +21,14 @@ use bollard::{
     container::LogOutput,
     errors::Error,
     query_parameters::{
-        AttachContainerOptions, CreateContainerOptions, CreateImageOptions,
+        AttachContainerOptions, CreateContainerOptions, CreateImageOptions, EventsOptions,
         InspectContainerOptions, KillContainerOptions, ListContainersOptions,
         RemoveContainerOptions, RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions,
         WaitContainerOptions,
     },
 };
 use bytes::Bytes;
-use futures_util::{StreamExt as _, TryStreamExt as _, future};
+use futures_util::{StreamExt as _, TryStreamExt as _, future, stream::BoxStream};
 use tokio::sync::Mutex;
 use tokio_util::io::StreamReader;
 
@@ -36,7 +36,7 @@ use super::{
     DockerImages,
     daemon::{
         Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
-        Locality, Log, Place, State, Version, Volume,
+        Locality, Log, Place, Resources, State, Version, Volume,
     },
     deadline,
     endpoint::{Endpoint, EndpointError, Environment, RealFiles, Target, discover},
@@ -259,6 +259,24 @@ impl Daemon for Docker {
         gone(result)
     }
 
+    async fn image_changes(
+        &self,
+    ) -> Result<BoxStream<'static, Result<(), DaemonError>>, DaemonError> {
+        const CALL: &str = "follow events";
+        let options = EventsOptions {
+            filters: Some([("type".to_owned(), vec!["image".to_owned()])].into()),
+            ..EventsOptions::default()
+        };
+        let events = self.client().await?.events(Some(options));
+        let endpoint = self.place().endpoint;
+        Ok(events
+            .map(move |event| match event {
+                Ok(_) => Ok(()),
+                Err(error) => Err(failure::of(CALL, deadline::QUERY, &endpoint, &error)),
+            })
+            .boxed())
+    }
+
     async fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Created, DaemonError> {
         let options = CreateContainerOptions {
             name: Some(name.to_owned()),
@@ -328,6 +346,14 @@ impl Daemon for Docker {
             docker
                 .start_container(container, None::<StartContainerOptions>)
                 .await
+        })
+        .await
+    }
+
+    async fn update(&self, container: &str, resources: &Resources) -> Result<(), DaemonError> {
+        let body = request::resources(resources);
+        self.call("update container", deadline::UPDATE, |docker| async move {
+            docker.update_container(container, body).await
         })
         .await
     }

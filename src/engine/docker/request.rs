@@ -9,13 +9,14 @@
 )]
 
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    ContainerCreateBody, ContainerUpdateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     Mount, MountType, MountVolumeOptions, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
     VolumeCreateRequest,
 };
 
 use crate::engine::daemon::{
-    Access, ContainerSpec, DaemonError, HostSpec, Seeding, Stdio, Volume, VolumeMount, quoted,
+    Access, ContainerSpec, DaemonError, HostSpec, Resources, Seeding, Stdio, Volume, VolumeMount,
+    quoted,
 };
 
 /// Bytes of an image's reference.
@@ -67,6 +68,17 @@ pub(super) fn container(spec: &ContainerSpec) -> ContainerCreateBody {
         tty: Some(false),
         host_config: Some(host(&spec.host)),
         ..ContainerCreateBody::default()
+    }
+}
+
+/// Nothing but these four: what an update leaves out stays as it is.
+pub(super) fn resources(resources: &Resources) -> ContainerUpdateBody {
+    ContainerUpdateBody {
+        memory: Some(resources.memory),
+        memory_swap: Some(resources.memory_swap),
+        pids_limit: Some(resources.pids_limit),
+        nano_cpus: Some(resources.nano_cpus),
+        ..ContainerUpdateBody::default()
     }
 }
 

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream, stream::BoxStream};
+use tokio::sync::mpsc;
 
 use super::{Cue, FakeContainer, FakeDaemon, FakeState, Filled, Verb, listed};
 use crate::engine::daemon::{
     Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
-    Locality, Log, Mounted, OomFlag, Phase, Place, Seeding, State, Stdio, Version, Volume,
+    Locality, Log, Mounted, OomFlag, Phase, Place, Resources, Seeding, State, Stdio, Version, Volume,
 };
 
 /// Bytes in flight on a fake attach stream, each way.
@@ -84,8 +86,24 @@ impl Daemon for FakeDaemon {
 
     async fn remove_image(&self, reference: &str) -> Result<(), DaemonError> {
         let cue = self.enter(Verb::RemoveImage, reference).await?;
-        self.lock().images.remove(reference);
+        {
+            let mut state = self.lock();
+            state.images.remove(reference);
+            state.image_changed();
+        }
         after(cue)
+    }
+
+    async fn image_changes(
+        &self,
+    ) -> Result<BoxStream<'static, Result<(), DaemonError>>, DaemonError> {
+        after(self.enter(Verb::ImageChanges, "").await?)?;
+        let (follower, changes) = mpsc::unbounded_channel();
+        self.lock().followers.push(follower);
+        let next = |mut changes: mpsc::UnboundedReceiver<_>| async {
+            changes.recv().await.map(|change| (change, changes))
+        };
+        Ok(stream::unfold(changes, next).boxed())
     }
 
     async fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Created, DaemonError> {
@@ -226,6 +244,15 @@ impl Daemon for FakeDaemon {
                 found.guest = Some((self.guest)(uid, stream));
             }
         }
+        after(cue)
+    }
+
+    async fn update(&self, container: &str, resources: &Resources) -> Result<(), DaemonError> {
+        let cue = self.enter(Verb::Update, container).await?;
+        find(&mut self.lock(), "update container", container)?
+            .spec
+            .host
+            .update(resources);
         after(cue)
     }
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::DuplexStream, task::JoinHandle};
+use tokio::{io::DuplexStream, sync::mpsc::UnboundedSender, task::JoinHandle};
 
 #[cfg(doc)]
 use super::daemon::Daemon;
@@ -36,6 +36,8 @@ pub enum Verb {
     ImportImage,
     /// [`Daemon::remove_image`]
     RemoveImage,
+    /// [`Daemon::image_changes`]
+    ImageChanges,
     /// [`Daemon::create`]
     Create,
     /// [`Daemon::inspect`]
@@ -44,6 +46,8 @@ pub enum Verb {
     Attach,
     /// [`Daemon::start`]
     Start,
+    /// [`Daemon::update`]
+    Update,
     /// [`Daemon::wait`]
     Wait,
     /// [`Daemon::kill`]
@@ -96,6 +100,14 @@ struct FakeState {
     made: u64,
     calls: Vec<(Verb, String)>,
     cues: HashMap<Verb, VecDeque<Cue>>,
+    /// Those who follow the changes of images.
+    followers: Vec<UnboundedSender<Result<(), DaemonError>>>,
+}
+
+impl FakeState {
+    fn image_changed(&mut self) {
+        self.followers.retain(|follower| follower.send(Ok(())).is_ok());
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,6 +213,7 @@ impl FakeDaemon {
         state
             .images
             .insert(reference.to_owned(), Image { id, ..image });
+        state.image_changed();
     }
 
     /// Changes what the daemon says of its host.
@@ -253,6 +266,15 @@ impl FakeDaemon {
         if let Some(container) = self.lock().containers.get_mut(id) {
             container.end(oom);
         }
+    }
+
+    /// The daemon restarts: every container dies, and whoever followed its events is cut off.
+    pub fn restart(&self) {
+        let mut state = self.lock();
+        for container in state.containers.values_mut() {
+            container.end(OomFlag::Clear);
+        }
+        state.followers.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, FakeState> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    daemon::{Access, ContainerSpec, HostSpec, Image, Seeding, Stdio, VolumeMount},
+    daemon::{Access, ContainerSpec, HostSpec, Image, Resources, Seeding, Stdio, VolumeMount},
     host::{AppArmor, Host, RuntimeKind},
     seccomp,
 };
@@ -102,12 +102,14 @@ pub(super) fn sandbox(ask: &Ask<'_>) -> ContainerSpec {
 }
 
 fn host(ask: &Ask<'_>) -> HostSpec {
-    let Launch {
-        limits, shm_mib, ..
-    } = ask.launch;
-    let shm = u64::from(*shm_mib);
-    let workspace = u64::from(limits.workspace_mib);
-    let memory = bytes(u64::from(limits.memory_mib) + workspace + TMP_MIB + shm + GUEST_MIB);
+    let shm = u64::from(ask.launch.shm_mib);
+    let workspace = u64::from(ask.launch.limits.workspace_mib);
+    let Resources {
+        memory,
+        memory_swap,
+        pids_limit,
+        nano_cpus,
+    } = resources(ask.launch, ask.host.runtime.kind);
     HostSpec {
         readonly_rootfs: true,
         auto_remove: false,
@@ -120,9 +122,9 @@ fn host(ask: &Ask<'_>) -> HostSpec {
         log_driver: "none".to_owned(),
         restart_policy: "no".to_owned(),
         memory,
-        memory_swap: memory,
-        pids_limit: i64::from(pids_limit(limits, ask.host.runtime.kind)),
-        nano_cpus: i64::from(limits.cpus.millis()) * 1_000_000,
+        memory_swap,
+        pids_limit,
+        nano_cpus,
         ulimits: BTreeMap::from([
             ("core".to_owned(), 0),
             ("fsize".to_owned(), bytes(workspace)),
@@ -144,6 +146,21 @@ fn host(ask: &Ask<'_>) -> HostSpec {
             access: Access::ReadOnly,
             seeding: Seeding::Never,
         }],
+    }
+}
+
+/// What a launch's limits come to for the daemon: the part of them that can be raised later.
+pub(super) fn resources(launch: &Launch, runtime: RuntimeKind) -> Resources {
+    let Launch {
+        limits, shm_mib, ..
+    } = launch;
+    let files = u64::from(limits.workspace_mib) + TMP_MIB + u64::from(*shm_mib);
+    let memory = bytes(u64::from(limits.memory_mib) + files + GUEST_MIB);
+    Resources {
+        memory,
+        memory_swap: memory,
+        pids_limit: i64::from(pids_limit(limits, runtime)),
+        nano_cpus: i64::from(limits.cpus.millis()) * 1_000_000,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use belljar_wire::PROTOCOL;
 use belljar_wire::message::{FromHello, Hello, Ready, Request, ToHello};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Exchange, Link, TetherError, Violation, received, sent};
 
@@ -30,17 +31,25 @@ pub(super) async fn greet(link: &Link) -> Result<(Ready, Exchange), TetherError>
     }
 }
 
-/// Pings until the connection ends, and ends it when an answer is late or wrong.
-pub(super) async fn keep_alive(mut exchange: Exchange) {
+/// Somebody who wants to know now whether the guest answers.
+pub(super) type Probe = oneshot::Sender<()>;
+
+/// Pings until the connection ends, and ends it when an answer is late or wrong. Pings at once for whoever asks.
+pub(super) async fn keep_alive(mut exchange: Exchange, mut probes: mpsc::Receiver<Probe>) {
     let ended = exchange.link.ended.clone();
     let _ends = ended.clone().drop_guard();
     let pings = async {
         for number in 1.. {
-            tokio::time::sleep(PING_INTERVAL).await;
+            let probe = tokio::select! {
+                () = tokio::time::sleep(PING_INTERVAL) => None,
+                Some(probe) = probes.recv() => Some(probe),
+            };
             if let Err(error) = ping(&mut exchange, number).await {
                 tracing::debug!(%error, "a sandbox does not answer pings");
                 return;
             }
+            // Whoever asked may have given up.
+            let _ = probe.map(|probe| probe.send(()));
         }
     };
     tokio::select! {

@@ -27,6 +27,7 @@ use belljar_wire::message::{GuestError, Ready, Request, RunId};
 use belljar_wire::mux::{self, MuxError, Opener, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::compat::TokioAsyncReadCompatExt as _;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -48,6 +49,7 @@ pub struct Tether {
     link: Link,
     ready: Ready,
     runs: AtomicU64,
+    probes: mpsc::Sender<hello::Probe>,
     _ends_with_this: DropGuard,
 }
 
@@ -128,11 +130,13 @@ impl Tether {
         let (ready, hello) = tokio::time::timeout(HELLO_DEADLINE, greeting)
             .await
             .map_err(|_| TetherError::HelloTimeout)??;
-        tokio::spawn(hello::keep_alive(hello));
+        let (probes, probed) = mpsc::channel(1);
+        tokio::spawn(hello::keep_alive(hello, probed));
         Ok(Self {
             link,
             ready,
             runs: AtomicU64::new(1),
+            probes,
             _ends_with_this: ends_with_this,
         })
     }
@@ -152,6 +156,14 @@ impl Tether {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.link.ended.is_cancelled()
+    }
+
+    /// Whether the guest answers now, within `limit`. Nothing else makes sure: a container that is paused, or a daemon
+    /// that hangs, closes no connection.
+    pub async fn answers(&self, limit: Duration) -> bool {
+        let (probe, answered) = oneshot::channel();
+        let asked = async { self.probes.send(probe).await.is_ok() && answered.await.is_ok() };
+        tokio::time::timeout(limit, asked).await.unwrap_or(false)
     }
 
     fn next_run(&self) -> RunId {

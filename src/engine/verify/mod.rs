@@ -4,7 +4,7 @@
 //! about either. A container that differs in anything is not started.
 
 use super::{
-    daemon::{ContainerSpec, Created, HostSpec, Inspected, Mounted, Phase, quoted},
+    daemon::{ContainerSpec, Created, HostSpec, Inspected, Mounted, Phase, Resources, quoted},
     error::EngineError,
     swap::Swap,
 };
@@ -115,13 +115,13 @@ fn host_config(asked: &HostSpec, found: &HostSpec, swap: Swap) -> Result<(), Eng
     equal("CgroupnsMode", cgroupns_mode, &found.cgroupns_mode)?;
     equal("LogConfig", log_driver, &found.log_driver)?;
     equal("RestartPolicy", restart_policy, &found.restart_policy)?;
-    equal("Memory", memory, &found.memory)?;
-    // The other half of the one excepted warning.
-    if !(swap == Swap::None && found.memory_swap == SWAP_UNLIMITED) {
-        equal("MemorySwap", memory_swap, &found.memory_swap)?;
-    }
-    equal("PidsLimit", pids_limit, &found.pids_limit)?;
-    equal("NanoCpus", nano_cpus, &found.nano_cpus)?;
+    let limits = Resources {
+        memory: *memory,
+        memory_swap: *memory_swap,
+        pids_limit: *pids_limit,
+        nano_cpus: *nano_cpus,
+    };
+    resources(&limits, found, swap)?;
     equal("Ulimits", ulimits, &found.ulimits)?;
     equal("ShmSize", shm_size, &found.shm_size)?;
     equal("Tmpfs", tmpfs, &found.tmpfs)?;
@@ -130,6 +130,21 @@ fn host_config(asked: &HostSpec, found: &HostSpec, swap: Swap) -> Result<(), Eng
     equal("Dns", dns, &found.dns)?;
     equal("DnsSearch", dns_search, &found.dns_search)?;
     equal("HostConfig.Mounts", mounts, &found.mounts)
+}
+
+/// Compares what can be changed while a container runs.
+pub(super) fn resources(
+    asked: &Resources,
+    found: &HostSpec,
+    swap: Swap,
+) -> Result<(), EngineError> {
+    equal("Memory", &asked.memory, &found.memory)?;
+    // The other half of the one excepted warning.
+    if !(swap == Swap::None && found.memory_swap == SWAP_UNLIMITED) {
+        equal("MemorySwap", &asked.memory_swap, &found.memory_swap)?;
+    }
+    equal("PidsLimit", &asked.pids_limit, &found.pids_limit)?;
+    equal("NanoCpus", &asked.nano_cpus, &found.nano_cpus)
 }
 
 /// What is mounted in fact is what was asked for and nothing else: an image's VOLUME would show here.
