@@ -14,6 +14,7 @@ pub mod engine;
 pub mod images;
 pub mod output;
 pub mod policy;
+pub mod pool;
 pub mod session;
 pub mod tools;
 pub mod transport;

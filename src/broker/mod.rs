@@ -34,8 +34,9 @@ use crate::{
     artifact::{AllowedDirs, Store, StoreError},
     audit::{Action, AuditError, Log},
     config::Settings,
-    engine::{Engine, Sandbox},
+    engine::Engine,
     policy::{Launch, Permit, Policy},
+    pool::{Pool, Taken},
     session::{Lease, Sessions},
     types::Caller,
 };
@@ -66,6 +67,9 @@ pub struct Parts {
 pub struct Broker {
     policy: Policy,
     engine: Engine,
+    pool: Pool,
+    /// Languages that shall be ready from the start.
+    ready: Vec<String>,
     sessions: Sessions<Arc<Room>>,
     store: Store,
     recorder: Recorder,
@@ -84,6 +88,8 @@ impl Broker {
     pub fn new(settings: &Settings, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             policy: Policy::new(settings),
+            pool: Pool::new(parts.engine.clone(), settings),
+            ready: settings.pool.languages.clone(),
             engine: parts.engine,
             sessions: Sessions::new(settings.sessions.max),
             recorder: Recorder::new(parts.audit, parts.store.clone()),
@@ -103,6 +109,7 @@ impl Broker {
     /// the removal of what servers left that were killed.
     pub fn start(self: &Arc<Self>) -> Result<(), AuditError> {
         self.recorder.start()?;
+        self.pool.start();
         let broker = Arc::clone(self);
         self.until_stopped(async move {
             broker.sessions.keep_swept(|ended| broker.bury(ended)).await;
@@ -126,6 +133,25 @@ impl Broker {
         Ok(())
     }
 
+    /// Has the operator's least number of sandboxes wait from now on. Not for a server of which a user may have many
+    /// idle ones: there nothing waits before the first call.
+    pub fn stock(&self) {
+        for language in &self.ready {
+            match self.policy.ready(language) {
+                Ok(permit) => self.pool.stock(&permit),
+                Err(denial) => {
+                    tracing::warn!(%denial, "a language of `pool.languages` is not ready")
+                }
+            }
+        }
+    }
+
+    /// How many sandboxes wait, started and not used.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
+
     fn until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stopping = self.stopping.clone();
         tokio::spawn(async move {
@@ -145,6 +171,7 @@ impl Broker {
     async fn end(&self) {
         self.stopping.cancel();
         self.gate.close();
+        self.pool.close();
         self.end_sessions(STOP_PATIENCE).await;
         self.tasks.close();
         if tokio::time::timeout(STOP_PATIENCE, self.tasks.wait())
@@ -180,14 +207,14 @@ impl Broker {
         }
     }
 
-    /// Starts a sandbox, unless the call is taken back meanwhile.
-    async fn launch(
+    /// Gets a sandbox, unless the call is taken back meanwhile.
+    async fn take(
         &self,
         permit: &Permit<Launch>,
         cancelled: &CancellationToken,
-    ) -> Result<Sandbox, Refusal> {
+    ) -> Result<Taken, Refusal> {
         tokio::select! {
-            sandbox = self.engine.launch(permit) => sandbox.map_err(Into::into),
+            taken = self.pool.take(permit) => taken.map_err(Into::into),
             () = cancelled.cancelled() => Err(Refusal::cancelled()),
             () = self.stopping.cancelled() => Err(Refusal::closing()),
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -18,7 +18,7 @@ const MAX_REMEMBERED: usize = 256;
 /// The sandbox of one session.
 #[derive(Debug)]
 pub(super) struct Room {
-    pub(super) sandbox: Sandbox,
+    pub(super) sandbox: Arc<Sandbox>,
     used: AtomicBool,
     /// Copies that are still the same as the files: between two runs nothing changes inside.
     fetched: Mutex<HashMap<WorkspacePath, Entry>>,
@@ -26,7 +26,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(sandbox: Sandbox, place: Place) -> Self {
+    pub(super) fn new(sandbox: Arc<Sandbox>, place: Place) -> Self {
         Self {
             sandbox,
             used: AtomicBool::new(false),

@@ -20,6 +20,7 @@ use crate::{
     },
     output::{self, CapturedStream, SHOWN_BYTES},
     policy::{Content, RunAsk, RunPlan},
+    pool::Taken,
     types::{Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
 };
 
@@ -91,7 +92,8 @@ impl Broker {
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
         let place = self.gate.enter(cancelled).await?;
-        let sandbox = self.launch(&launch, cancelled).await?;
+        let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
+        tracing::debug!(sandbox = %sandbox.id(), origin = origin.as_str(), "a sandbox for a run");
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let run_id = &RunId::of_sandbox(sandbox.id());
         draft.run(run_id);

@@ -8,6 +8,7 @@ use super::{Broker, Refusal, record::Draft, report::Opened, room::Room};
 use crate::{
     audit::Action,
     policy::SessionAsk,
+    pool::Taken,
     session::Ended,
     types::{Caller, SandboxId},
 };
@@ -37,7 +38,8 @@ impl Broker {
         draft.language(&terms.language);
         let place = self.sessions.reserve(caller)?;
         let gate = self.gate.enter(cancelled).await?;
-        let sandbox = self.launch(&launch, cancelled).await?;
+        let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
+        tracing::debug!(sandbox = %sandbox.id(), origin = origin.as_str(), "a sandbox for a session");
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let id = sandbox.id().clone();
         draft.session(&id);

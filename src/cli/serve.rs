@@ -106,6 +106,7 @@ async fn serve(
             .await
         }
         Entrance::Http(listener, token) => {
+            app.broker().stock();
             let options = http::Options::from(&settings);
             Box::pin(http::serve(app.broker(), options, listener, token, stop)).await;
             Ok(())

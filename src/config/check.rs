@@ -7,8 +7,11 @@ use std::{
 
 use super::{
     ArtifactSettings, ConcurrencySettings, DockerSettings, FileOrigin, FileSettings, Languages,
-    LimitSettings, Problem, SessionSettings, Settings,
-    raw::{RawArtifacts, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLimits, RawSessions},
+    LimitSettings, PoolSettings, Problem, SessionSettings, Settings,
+    raw::{
+        RawArtifacts, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLimits, RawPool,
+        RawSessions,
+    },
 };
 use crate::{
     images::Image,
@@ -48,6 +51,14 @@ const HIGHEST_SANDBOXES: u32 = 1024;
 const DEFAULT_QUEUE: u32 = 64;
 /// The most waiting calls: each holds its code and inputs in memory.
 const HIGHEST_QUEUE: u32 = 4096;
+/// Sandboxes that wait by default: a desktop agent asks for one or two at a time.
+const DEFAULT_POOL: u32 = 4;
+/// The most that wait: each has a uid of its own and costs memory.
+const HIGHEST_POOL: u32 = 512;
+/// How long nobody must have used an image before nothing of it waits, by default, in seconds.
+const DEFAULT_POOL_IDLE_SECONDS: u64 = 600;
+/// What waits from the start over HTTP, where `pool.min` says that anything does.
+const DEFAULT_POOL_LANGUAGE: &str = "python";
 /// How long artifacts are kept by default, in seconds: a day.
 const DEFAULT_ARTIFACT_TTL_SECONDS: u64 = 86_400;
 /// The longest that artifacts may be kept, in seconds: a year.
@@ -69,16 +80,18 @@ pub(super) fn checked(
     built_in: Vec<Image>,
 ) -> Result<Settings, Problem> {
     let concurrency = concurrency(&raw.concurrency)?;
+    let languages = Languages::new(built_in, raw.language)?;
     Ok(Settings {
         origin: FileOrigin::BuiltIn,
         structured_content: raw.structured_content.unwrap_or_default(),
         limits: limits(&raw.limits, machine)?,
         sessions: sessions(&raw.sessions, &concurrency)?,
         concurrency,
+        pool: pool(raw.pool, &languages)?,
         artifacts: artifacts(&raw.artifacts)?,
         docker: docker(raw.docker)?,
         files: files(raw.files)?,
-        languages: Languages::new(built_in, raw.language)?,
+        languages,
     })
 }
 
@@ -324,6 +337,37 @@ fn concurrency(raw: &RawConcurrency) -> Result<ConcurrencySettings, Problem> {
             0,
             HIGHEST_QUEUE,
         )?,
+    })
+}
+
+fn pool(raw: RawPool, known: &Languages) -> Result<PoolSettings, Problem> {
+    let max = whole("pool.max", raw.max, DEFAULT_POOL, 0, HIGHEST_POOL)?;
+    let min = whole("pool.min", raw.min, 0, 0, HIGHEST_POOL)?;
+    let idle = whole(
+        "pool.idle_seconds",
+        raw.idle_seconds,
+        DEFAULT_POOL_IDLE_SECONDS,
+        1,
+        HIGHEST_TTL_SECONDS,
+    )?;
+    let languages = raw
+        .languages
+        .unwrap_or_else(|| vec![DEFAULT_POOL_LANGUAGE.to_owned()]);
+    if let Some(found) = languages.iter().find(|name| known.image(name).is_none()) {
+        return Err(Problem::PoolLanguage {
+            found: found.clone(),
+            known: known.list(),
+        });
+    }
+    let wanted = u64::from(min) * languages.len() as u64;
+    if wanted > u64::from(max) {
+        return Err(Problem::PoolFloor { wanted, max });
+    }
+    Ok(PoolSettings {
+        max,
+        min,
+        idle: Duration::from_secs(idle),
+        languages,
     })
 }
 

@@ -128,6 +128,24 @@ pub enum Problem {
         /// `concurrency.max_sandboxes`
         sandboxes: u32,
     },
+    /// More sandboxes shall wait than may.
+    #[error(
+        "pool.min asks for {wanted} waiting sandboxes in all, with one lot for each of pool.languages; pool.max allows {max}: raise it, or lower pool.min"
+    )]
+    PoolFloor {
+        /// `pool.min` times the number of languages.
+        wanted: u64,
+        /// `pool.max`
+        max: u32,
+    },
+    /// A language that nobody knows.
+    #[error("pool.languages has {found:?}, which is no language; there are {known}")]
+    PoolLanguage {
+        /// The name in the file.
+        found: String,
+        /// All names.
+        known: String,
+    },
     /// Not an address of a daemon that we can speak to.
     #[error(
         "docker.host is {found:?}: it must begin with unix://, npipe://, tcp:// or http://, and name something"

@@ -20,5 +20,5 @@ pub use load::{FileOrigin, MAX_CONFIG_BYTES, machine_cpus};
 pub use raw::schema;
 pub use settings::{
     ArtifactSettings, ConcurrencySettings, DockerSettings, FileSettings, LimitSettings,
-    SessionSettings, Settings, StructuredContent,
+    PoolSettings, SessionSettings, Settings, StructuredContent,
 };

@@ -26,6 +26,8 @@ pub(super) struct RawConfig {
     pub(super) sessions: RawSessions,
     /// How much happens at the same time.
     pub(super) concurrency: RawConcurrency,
+    /// Sandboxes that are started before anybody asks.
+    pub(super) pool: RawPool,
     /// What is kept of outputs, collected files and uploads.
     pub(super) artifacts: RawArtifacts,
     /// The Docker daemon.
@@ -97,6 +99,22 @@ pub(super) struct RawConcurrency {
     pub(super) max_sandboxes: Option<u32>,
     /// Calls that may wait for a place; one more is refused. Default 64.
     pub(super) queue: Option<u32>,
+}
+
+/// Sandboxes that are started before anybody asks, each for one use. Those with the limits of `[limits]` wait.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawPool {
+    /// The most that wait, on top of those in use. Default 4; 0 starts each sandbox when it is asked for.
+    pub(super) max: Option<u32>,
+    /// The fewest that wait of each image in use. Over HTTP those of `languages` wait from the start; on stdio nothing
+    /// waits before the first call. Default 0.
+    pub(super) min: Option<u32>,
+    /// How long nobody must have used an image before nothing of it waits beyond what `min` and `languages` keep, in
+    /// seconds. Default 600.
+    pub(super) idle_seconds: Option<u64>,
+    /// The languages that wait from the start over HTTP. Default python.
+    pub(super) languages: Option<Vec<String>>,
 }
 
 /// What is kept of outputs, collected files and uploads.

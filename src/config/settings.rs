@@ -21,6 +21,8 @@ pub struct Settings {
     pub sessions: SessionSettings,
     /// How much happens at the same time.
     pub concurrency: ConcurrencySettings,
+    /// What is started before anybody asks.
+    pub pool: PoolSettings,
     /// How long and how much is kept.
     pub artifacts: ArtifactSettings,
     /// Which daemon, and how it starts containers.
@@ -75,6 +77,19 @@ pub struct ConcurrencySettings {
     pub max_sandboxes: u32,
     /// Calls that may wait for a place; one more is refused.
     pub queue: u32,
+}
+
+/// What is started before anybody asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// The most sandboxes that wait.
+    pub max: u32,
+    /// The fewest that wait of an image in use.
+    pub min: u32,
+    /// How long an image must have been unused before nothing of it waits.
+    pub idle: Duration,
+    /// The languages that wait from the start, where nobody has many idle servers.
+    pub languages: Vec<String>,
 }
 
 /// How long and how much is kept of outputs, collected files and uploads.

@@ -6,7 +6,7 @@ use super::{
     ConfigError, Settings,
     raw::{
         RawArtifacts, RawCeiling, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLanguage,
-        RawLimits, RawSessions,
+        RawLimits, RawPool, RawSessions,
     },
 };
 use crate::{images::Image, types::visible::escape_name};
@@ -62,6 +62,12 @@ impl Settings {
             concurrency: RawConcurrency {
                 max_sandboxes: Some(self.concurrency.max_sandboxes),
                 queue: Some(self.concurrency.queue),
+            },
+            pool: RawPool {
+                max: Some(self.pool.max),
+                min: Some(self.pool.min),
+                idle_seconds: Some(self.pool.idle.as_secs()),
+                languages: Some(self.pool.languages.clone()),
             },
             artifacts: RawArtifacts {
                 ttl_seconds: Some(self.artifacts.ttl.as_secs()),

@@ -27,6 +27,29 @@ impl<A> Permit<A> {
     }
 }
 
+impl Permit<Launch> {
+    /// The same launch at `limits`, if a running sandbox made with those can be raised to this launch's: memory,
+    /// processors and processes can be raised while it runs, the size of its workspace is fixed for good, and nothing
+    /// is ever lowered, since what a program has it may be using. It says nothing of who gets the sandbox: for that, a
+    /// caller's own permit is needed.
+    #[must_use]
+    pub fn lowered(&self, limits: &Limits) -> Option<Self> {
+        let most = &self.action.limits;
+        let fits = limits.memory_mib <= most.memory_mib
+            && limits.cpus <= most.cpus
+            && limits.pids <= most.pids
+            && limits.workspace_mib == most.workspace_mib;
+        fits.then(|| {
+            let mut lowered = self.clone();
+            lowered.action.limits = Limits {
+                output_kib: most.output_kib,
+                ..*limits
+            };
+            lowered
+        })
+    }
+}
+
 /// The start of one sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -46,5 +69,64 @@ impl Permit<Launch> {
     /// A permit for the tests of rows above.
     pub(crate) fn for_tests(launch: Launch) -> Self {
         Self::new(launch, Caller::Local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Cpus;
+
+    fn permit(limits: Limits) -> Permit<Launch> {
+        Permit::for_tests(Launch {
+            image: "belljar/python:latest".to_owned(),
+            shm_mib: 64,
+            limits,
+            network: Network::None,
+        })
+    }
+
+    #[test]
+    fn a_launch_is_lowered_only_to_what_can_be_raised_to_it() {
+        const BASE: Limits = Limits::DEFAULT;
+        let more = Limits {
+            memory_mib: BASE.memory_mib * 2,
+            cpus: Cpus::from_millis(2000),
+            pids: BASE.pids + 1,
+            output_kib: BASE.output_kib + 1,
+            ..BASE
+        };
+        let lowered = permit(more).lowered(&BASE).unwrap();
+        let expected = Limits {
+            output_kib: more.output_kib,
+            ..BASE
+        };
+        assert_eq!(lowered.action().limits, expected);
+        assert_eq!(lowered.action().image, "belljar/python:latest");
+        assert!(permit(BASE).lowered(&BASE).is_some());
+        for less in [
+            Limits {
+                memory_mib: BASE.memory_mib - 1,
+                ..more
+            },
+            Limits {
+                pids: BASE.pids - 1,
+                ..more
+            },
+            Limits {
+                cpus: Cpus::from_millis(999),
+                ..more
+            },
+            Limits {
+                workspace_mib: BASE.workspace_mib + 1,
+                ..more
+            },
+            Limits {
+                workspace_mib: BASE.workspace_mib - 1,
+                ..more
+            },
+        ] {
+            assert!(permit(less).lowered(&BASE).is_none(), "{less:?}");
+        }
     }
 }

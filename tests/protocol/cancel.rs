@@ -10,11 +10,6 @@ use crate::{
     harness::{Setup, World, until},
 };
 
-async fn cancel(world: &World, call: &Call) {
-    let params = json!({"requestId": call.id, "reason": "changed my mind"});
-    world.client.notify("notifications/cancelled", params).await;
-}
-
 /// Nothing was sent for the call.
 fn assert_silent(world: &World, call: &Call) {
     assert!(
@@ -29,7 +24,7 @@ async fn a_run_that_is_taken_back_ends_in_silence() {
     let world = World::new().await;
     let call = world.begin_run("out before\nhang", json!({})).await;
     world.until_begun(0).await;
-    cancel(&world, &call).await;
+    world.cancel(&call).await;
     world.until_empty().await;
     let recorded = || !world.lines("run_code").is_empty();
     until("its end is recorded", recorded).await;
@@ -43,7 +38,7 @@ async fn a_guest_that_does_not_heed_the_kill_is_killed_from_outside() {
     let world = World::new().await;
     let call = world.begin_run("lie stubborn", json!({})).await;
     world.until_begun(0).await;
-    cancel(&world, &call).await;
+    world.cancel(&call).await;
     world.until_empty().await;
     assert!(world.daemon.count(Verb::Kill) > 0);
     world.works().await;
@@ -63,7 +58,7 @@ async fn a_call_can_be_taken_back_while_its_container_is_made() {
         let call = world.begin_run("out never", json!({})).await;
         let reached = || world.daemon.count(verb) > before;
         until("the launch is under way", reached).await;
-        cancel(&world, &call).await;
+        world.cancel(&call).await;
         let recorded = || world.lines("run_code").len() == 2;
         until("the refusal is recorded", recorded).await;
         world.until_empty().await;
@@ -82,10 +77,10 @@ async fn a_call_that_waits_for_its_turn_can_be_taken_back() {
     let waiting = world
         .begin_run("out never", json!({"session": session}))
         .await;
-    cancel(&world, &waiting).await;
+    world.cancel(&waiting).await;
     let recorded = || world.lines("run_code").len() == 1;
     until("the refusal is recorded", recorded).await;
-    cancel(&world, &running).await;
+    world.cancel(&running).await;
     let next = world
         .run_with("out next", json!({"session": session}))
         .await;

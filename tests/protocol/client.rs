@@ -241,6 +241,11 @@ impl Answer {
         self.text()
     }
 
+    /// The text of a call that failed, or nothing.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.is_error().then(|| self.text())
+    }
+
     /// The first text.
     pub(crate) fn text(&self) -> &str {
         let first = &self.result["content"][0];

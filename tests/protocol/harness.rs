@@ -145,8 +145,13 @@ impl Setup {
     /// Starts it and leaves the client's end of the wire to the caller.
     pub(crate) fn serve(self) -> (tokio::io::DuplexStream, Parted) {
         let state = self.state.path();
+        // Most tests count what one call makes: nothing is made for later unless a test asks for it.
+        let mut config = self.config;
+        if !config.contains("[pool]") {
+            config.push_str("\n[pool]\nmax = 0\n");
+        }
         let settings =
-            Settings::parse(&self.config, FileOrigin::BuiltIn, Cpus::from_millis(4000)).unwrap();
+            Settings::parse(&config, FileOrigin::BuiltIn, Cpus::from_millis(4000)).unwrap();
         let engine = Engine::new(
             Arc::clone(&self.daemon) as _,
             Instance::create(state).unwrap(),
@@ -226,6 +231,12 @@ impl World {
     pub(crate) async fn begin_run(&self, code: &str, more: Value) -> Call {
         let arguments = merged(json!({"language": "python", "code": code}), more);
         self.client.begin_tool("run_code", arguments).await
+    }
+
+    /// Takes a call back.
+    pub(crate) async fn cancel(&self, call: &Call) {
+        let params = json!({"requestId": call.id, "reason": "changed my mind"});
+        self.client.notify("notifications/cancelled", params).await;
     }
 
     /// Opens a session; its id.

@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use super::{Cue, FakeContainer, FakeDaemon, FakeState, Filled, Verb, listed};
 use crate::engine::daemon::{
     Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
-    Locality, Log, Mounted, OomFlag, Phase, Place, Resources, Seeding, State, Stdio, Version, Volume,
+    Locality, Log, Mounted, OomFlag, Phase, Place, Resources, Seeding, State, Stdio, Version,
+    Volume,
 };
 
 /// Bytes in flight on a fake attach stream, each way.

@@ -23,6 +23,9 @@ use super::{
     scripted_guest::{Greeting, ScriptedGuest},
 };
 
+/// How often a call that hangs looks whether it may go on.
+const STALLED: Duration = Duration::from_millis(2);
+
 /// The calls of [`Daemon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
@@ -100,13 +103,15 @@ struct FakeState {
     made: u64,
     calls: Vec<(Verb, String)>,
     cues: HashMap<Verb, VecDeque<Cue>>,
+    stalled: bool,
     /// Those who follow the changes of images.
     followers: Vec<UnboundedSender<Result<(), DaemonError>>>,
 }
 
 impl FakeState {
     fn image_changed(&mut self) {
-        self.followers.retain(|follower| follower.send(Ok(())).is_ok());
+        self.followers
+            .retain(|follower| follower.send(Ok(())).is_ok());
     }
 }
 
@@ -216,6 +221,13 @@ impl FakeDaemon {
         state.image_changed();
     }
 
+    /// Takes an image away, as a user would.
+    pub fn forget_image(&self, reference: &str) {
+        let mut state = self.lock();
+        state.images.remove(reference);
+        state.image_changed();
+    }
+
     /// Changes what the daemon says of its host.
     pub fn change_info(&self, change: impl FnOnce(&mut Info)) {
         change(&mut self.lock().info);
@@ -268,6 +280,11 @@ impl FakeDaemon {
         }
     }
 
+    /// Whether every call from now on hangs, those of waiting included, until this is taken back.
+    pub fn stall(&self, stalled: bool) {
+        self.lock().stalled = stalled;
+    }
+
     /// The daemon restarts: every container dies, and whoever followed its events is cut off.
     pub fn restart(&self) {
         let mut state = self.lock();
@@ -290,6 +307,9 @@ impl FakeDaemon {
         };
         // Gives other tasks a chance in between, as a real daemon does.
         tokio::task::yield_now().await;
+        while self.lock().stalled {
+            tokio::time::sleep(STALLED).await;
+        }
         match cue {
             Some(Cue::Fail(error)) => Err(error),
             Some(Cue::Delay(time)) => {

@@ -72,6 +72,13 @@ impl Policy {
         Ok((permit(launch(image, limits, network), caller), terms))
     }
 
+    /// A sandbox that the operator wants ready for whoever comes: the defaults of a language, and no network.
+    pub fn ready(&self, language: &str) -> Result<Permit<Launch>, Denial> {
+        let image = self.image(language)?;
+        let launch = launch(image, self.limits.default, Network::None);
+        Ok(permit(launch, &Caller::Local))
+    }
+
     /// A run in a session of these terms.
     pub fn session_run(
         &self,

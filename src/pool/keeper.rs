@@ -1,0 +1,180 @@
+//! Looks after the sandboxes that wait: the dead, those of an image that was replaced, and those that nobody needs
+//! any more go.
+//!
+//! It sleeps while nothing waits, so that an idle window costs nothing. It never decides which call gets what.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Inner;
+use crate::engine::{EngineError, Sandbox, daemon::DaemonError};
+
+/// How often those that wait are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long after a failure the daemon's events are asked for again. Stops a daemon that is down, or that refuses
+/// them, from being asked without end.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
+
+type Changes = BoxStream<'static, Result<(), DaemonError>>;
+
+/// Works until the pool is closed.
+pub(super) async fn keep(inner: Arc<Inner>) {
+    let work = async {
+        loop {
+            inner.occupied.notified().await;
+            look_after(&inner).await;
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = inner.closed.cancelled() => {}
+    }
+}
+
+/// Works until nothing waits.
+async fn look_after(inner: &Arc<Inner>) {
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut follow = Follow::Not {
+        again: Instant::now(),
+    };
+    loop {
+        follow.begin(inner).await;
+        tokio::select! {
+            _ = tick.tick() => {
+                inner.settle();
+                if inner.shelves().is_empty() {
+                    return;
+                }
+                follow.confirm(inner).await;
+            }
+            change = follow.next() => match change {
+                Some(Ok(())) => inner.compare_images().await,
+                Some(Err(error)) => follow.give_up(&error.to_string()),
+                None => follow.give_up("the connection ended"),
+            },
+        }
+    }
+}
+
+/// The daemon's word on images.
+enum Follow {
+    Not {
+        again: Instant,
+    },
+    /// Followed, but what happened before the daemon took the question may have been missed.
+    Fresh(Changes),
+    Sure(Changes),
+}
+
+impl Follow {
+    async fn begin(&mut self, inner: &Inner) {
+        match self {
+            Self::Not { again } if *again <= Instant::now() => {
+                match inner.engine.image_changes().await {
+                    Ok(changes) => *self = Self::Fresh(changes),
+                    Err(error) => self.give_up(&error.to_string()),
+                }
+            }
+            Self::Not { .. } | Self::Fresh(_) | Self::Sure(_) => {}
+        }
+    }
+
+    /// A while after the daemon was asked it has answered: looks once at what may have changed before.
+    async fn confirm(&mut self, inner: &Inner) {
+        let now = Self::Not {
+            again: Instant::now(),
+        };
+        *self = match std::mem::replace(self, now) {
+            Self::Fresh(changes) => {
+                inner.compare_images().await;
+                Self::Sure(changes)
+            }
+            same @ (Self::Not { .. } | Self::Sure(_)) => same,
+        };
+    }
+
+    /// The next change, and with it all that have arrived besides: building an image tells of many.
+    async fn next(&mut self) -> Option<Result<(), DaemonError>> {
+        match self {
+            Self::Not { .. } => std::future::pending().await,
+            Self::Fresh(changes) | Self::Sure(changes) => {
+                let mut last = changes.next().await?;
+                while last.is_ok()
+                    && let Some(Some(more)) = changes.next().now_or_never()
+                {
+                    last = more;
+                }
+                Some(last)
+            }
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        tracing::debug!(why, "images are not followed for a while");
+        *self = Self::Not {
+            again: Instant::now() + FOLLOW_AGAIN,
+        };
+    }
+}
+
+impl Inner {
+    /// Removes the dead and the superfluous, and starts what is missing.
+    fn settle(self: &Arc<Self>) {
+        let now = Instant::now();
+        let mut gone: Vec<Arc<Sandbox>> = Vec::new();
+        {
+            let mut shelves = self.shelves();
+            for (_, shelf) in shelves.iter_mut() {
+                gone.extend(shelf.take_if(|sandbox| sandbox.is_lost()));
+                let ready = shelf.ready();
+                shelf.demand.settle(now, ready, self.bounds());
+                while shelf.ready() > shelf.demand.target() {
+                    gone.extend(shelf.give_up());
+                }
+            }
+            shelves.tidy();
+        }
+        if !gone.is_empty() {
+            tracing::debug!(count = gone.len(), "sandboxes that waited are given up");
+        }
+        drop(gone);
+        self.refill();
+    }
+
+    /// Gives up what was made of an image that is no longer the one of its name.
+    async fn compare_images(self: &Inner) {
+        let classes: Vec<_> = {
+            let mut shelves = self.shelves();
+            shelves.iter_mut().map(|(class, _)| class.clone()).collect()
+        };
+        for class in classes {
+            let at = Instant::now();
+            let found = self.engine.image_id(class.image()).await;
+            let mut shelves = self.shelves();
+            let Some(shelf) = shelves.get(&class) else {
+                continue;
+            };
+            let gone = match found {
+                Ok(id) => {
+                    let _ = shelf.learn(&id, at);
+                    shelf.take_if(|sandbox| sandbox.image_id() != id)
+                }
+                // Nothing of it may run any more. A call that needs it is told how to get it back.
+                Err(EngineError::ImageMissing { .. } | EngineError::ImageRefused { .. }) => {
+                    shelf.demand.forget();
+                    shelf.take_if(|_| true)
+                }
+                // The daemon is the trouble, and whoever waits will show it.
+                Err(error) => {
+                    tracing::debug!(%error, "an image could not be looked at");
+                    Vec::new()
+                }
+            };
+            drop(shelves);
+            drop(gone);
+        }
+    }
+}

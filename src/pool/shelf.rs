@@ -1,0 +1,266 @@
+//! The sandboxes of one class: those that wait, those that are being started, and the calls that wait for one.
+//!
+//! Plain state without clock or daemon, generic over what a sandbox is, so that it can be tried without either.
+//! A sandbox leaves it once, to one call or to nobody, and never comes back.
+
+use std::collections::VecDeque;
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::demand::Demand;
+use crate::policy::{Launch, Permit};
+
+/// Whoever waits for a sandbox.
+#[derive(Debug)]
+pub(super) struct Waiter<S, E> {
+    /// Waiters are numbered in the order of their coming, over all shelves.
+    pub(super) number: u64,
+    pub(super) reply: oneshot::Sender<Result<S, E>>,
+}
+
+/// A sandbox that waits.
+#[derive(Debug)]
+pub(super) struct Member<S> {
+    pub(super) sandbox: S,
+    /// Its number among all members.
+    pub(super) number: u64,
+    /// Whether its interpreter has been booted.
+    pub(super) warm: bool,
+}
+
+/// The image that sandboxes are made of, as of a moment.
+#[derive(Debug)]
+struct Known {
+    id: String,
+    at: Instant,
+}
+
+/// What the knowledge of the image says of a sandbox that has just been started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    Current,
+    /// Its image was replaced while it was being started.
+    Stale,
+}
+
+/// One class.
+#[derive(Debug)]
+pub(super) struct Shelf<S, E> {
+    /// What starts one.
+    pub(super) permit: Permit<Launch>,
+    idle: Vec<Member<S>>,
+    waiters: VecDeque<Waiter<S, E>>,
+    /// Starts under way.
+    pub(super) starting: usize,
+    pub(super) demand: Demand,
+    image: Option<Known>,
+    /// No start without a call that waits for it before this moment: the last one failed.
+    pub(super) rest_until: Option<Instant>,
+    /// Starts that have failed one after the other.
+    pub(super) failures: u32,
+}
+
+impl<S, E> Shelf<S, E> {
+    pub(super) fn new(permit: Permit<Launch>, now: Instant) -> Self {
+        Self {
+            permit,
+            idle: Vec::new(),
+            waiters: VecDeque::new(),
+            starting: 0,
+            demand: Demand::new(now),
+            image: None,
+            rest_until: None,
+            failures: 0,
+        }
+    }
+
+    /// How many wait.
+    pub(super) fn ready(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// How many calls wait. Those that have given up are forgotten here.
+    pub(super) fn waiting(&mut self) -> usize {
+        self.waiters.retain(|waiter| !waiter.reply.is_closed());
+        self.waiters.len()
+    }
+
+    /// The number of the call that has waited longest.
+    pub(super) fn first_waiter(&self) -> Option<u64> {
+        self.waiters.front().map(|waiter| waiter.number)
+    }
+
+    pub(super) fn wait(&mut self, waiter: Waiter<S, E>) {
+        self.waiters.push_back(waiter);
+    }
+
+    /// Whether nothing here is worth remembering.
+    pub(super) fn is_unused(&mut self) -> bool {
+        self.idle.is_empty()
+            && self.starting == 0
+            && self.waiting() == 0
+            && self.demand.target() == 0
+            && self.demand.floor() == 0
+    }
+
+    /// Takes the best that waits and is `fit`: one whose interpreter has been booted, else the one that has waited
+    /// longest.
+    pub(super) fn take(&mut self, fit: impl Fn(&S) -> bool) -> Option<S> {
+        let fitting = |member: &Member<S>| fit(&member.sandbox);
+        let warm = |member: &Member<S>| member.warm && fitting(member);
+        let best = self.idle.iter().position(warm);
+        let best = best.or_else(|| self.idle.iter().position(fitting))?;
+        Some(self.idle.remove(best).sandbox)
+    }
+
+    /// Takes the one that is missed least.
+    pub(super) fn give_up(&mut self) -> Option<S> {
+        let least = self
+            .idle
+            .iter()
+            .position(|member| !member.warm)
+            .unwrap_or(0);
+        (least < self.idle.len()).then(|| self.idle.remove(least).sandbox)
+    }
+
+    /// Takes all for which `gone` holds.
+    pub(super) fn take_if(&mut self, mut gone: impl FnMut(&S) -> bool) -> Vec<S> {
+        self.idle
+            .extract_if(.., |member| gone(&member.sandbox))
+            .map(|member| member.sandbox)
+            .collect()
+    }
+
+    /// Hands a sandbox to the call that has waited longest, or gives it back if none does.
+    pub(super) fn hand_over(&mut self, sandbox: S) -> Result<(), S> {
+        let mut sandbox = sandbox;
+        while let Some(waiter) = self.waiters.pop_front() {
+            match waiter.reply.send(Ok(sandbox)) {
+                Ok(()) => return Ok(()),
+                // It has given up.
+                Err(Ok(back)) => sandbox = back,
+                Err(Err(_)) => return Ok(()),
+            }
+        }
+        Err(sandbox)
+    }
+
+    /// Tells the call that has waited longest why there is none for it; `false` if no call waits.
+    pub(super) fn disappoint(&mut self, error: E) -> Result<(), E> {
+        let mut error = error;
+        while let Some(waiter) = self.waiters.pop_front() {
+            match waiter.reply.send(Err(error)) {
+                Ok(()) => return Ok(()),
+                Err(Err(back)) => error = back,
+                Err(Ok(_)) => return Ok(()),
+            }
+        }
+        Err(error)
+    }
+
+    pub(super) fn put(&mut self, member: Member<S>) {
+        self.idle.push(member);
+    }
+
+    /// The member of this number, if it still waits.
+    pub(super) fn member(&mut self, number: u64) -> Option<&mut Member<S>> {
+        self.idle.iter_mut().find(|member| member.number == number)
+    }
+
+    /// Learns that sandboxes were made of the image `id` at the time `at`, and says whether that is still so.
+    pub(super) fn learn(&mut self, id: &str, at: Instant) -> Age {
+        match &self.image {
+            Some(known) if known.at > at && known.id != id => Age::Stale,
+            Some(known) if known.at > at => Age::Current,
+            Some(_) | None => {
+                self.image = Some(Known {
+                    id: id.to_owned(),
+                    at,
+                });
+                Age::Current
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Limits, Network};
+
+    type Test = Shelf<u32, &'static str>;
+
+    fn shelf(members: &[(u32, bool)]) -> Test {
+        let permit = Permit::for_tests(Launch {
+            image: "a".to_owned(),
+            shm_mib: 16,
+            limits: Limits::DEFAULT,
+            network: Network::None,
+        });
+        let mut shelf = Test::new(permit, Instant::now());
+        for (number, (sandbox, warm)) in members.iter().enumerate() {
+            shelf.put(Member {
+                sandbox: *sandbox,
+                number: number as u64,
+                warm: *warm,
+            });
+        }
+        shelf
+    }
+
+    fn waiter(shelf: &mut Test, number: u64) -> oneshot::Receiver<Result<u32, &'static str>> {
+        let (reply, answer) = oneshot::channel();
+        shelf.wait(Waiter { number, reply });
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_booted_go_first_then_the_oldest_and_the_others_are_given_up_first() {
+        let mut taken = shelf(&[(1, false), (2, true), (3, false)]);
+        assert_eq!(taken.take(|sandbox| *sandbox > 3), None);
+        assert_eq!(taken.take(|sandbox| *sandbox == 3), Some(3));
+        taken.put(Member {
+            sandbox: 3,
+            number: 9,
+            warm: false,
+        });
+        let order: Vec<_> = std::iter::from_fn(|| taken.take(|_| true)).collect();
+        assert_eq!(order, [2, 1, 3]);
+        let mut given = shelf(&[(1, true), (2, false)]);
+        assert_eq!(given.give_up(), Some(2));
+        assert_eq!(given.give_up(), Some(1));
+        assert_eq!(given.give_up(), None);
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_goes_to_the_first_that_still_waits() {
+        let mut shelf = shelf(&[]);
+        let gone = waiter(&mut shelf, 1);
+        let mut second = waiter(&mut shelf, 2);
+        let mut third = waiter(&mut shelf, 3);
+        drop(gone);
+        assert_eq!(shelf.waiting(), 2);
+        assert_eq!(shelf.first_waiter(), Some(2));
+        assert_eq!(shelf.hand_over(7), Ok(()));
+        assert_eq!(second.try_recv().unwrap(), Ok(7));
+        assert_eq!(shelf.disappoint("no"), Ok(()));
+        assert_eq!(third.try_recv().unwrap(), Err("no"));
+        assert_eq!(shelf.hand_over(8), Err(8));
+        assert_eq!(shelf.disappoint("no"), Err("no"));
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_the_image_outlives_a_start_that_began_before() {
+        let mut shelf = shelf(&[]);
+        let begun = Instant::now();
+        let later = begun + std::time::Duration::from_secs(1);
+        assert_eq!(shelf.learn("old", begun), Age::Current);
+        assert_eq!(shelf.learn("new", later), Age::Current);
+        assert_eq!(
+            shelf.learn("old", begun),
+            Age::Stale,
+            "begun before the change"
+        );
+        assert_eq!(shelf.learn("new", begun), Age::Current);
+    }
+}

@@ -1,0 +1,183 @@
+//! Starts sandboxes, and sees to what becomes of each: a call's, a waiting one, or nobody's.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Inner, REFILL_PAUSE,
+    class::Class,
+    plan::Spare,
+    shelf::{Age, Member, Shelf},
+};
+use crate::{
+    engine::{EngineError, Sandbox},
+    policy::{Launch, Permit},
+    types::MIB,
+};
+
+type ShelfOf = Shelf<Arc<Sandbox>, EngineError>;
+
+/// What one that waits takes of the daemon's machine with a booted interpreter, in MiB: more than a Python with
+/// pandas and matplotlib.
+const MEMBER_MIB: u64 = 80;
+/// How much of the daemon's machine those that wait may take together, in quarters.
+const QUARTERS: u64 = 3;
+
+/// How long nothing is started for later after a start has failed; doubled for each further failure. Stops a daemon
+/// that is down from being asked without end.
+const REST: Duration = Duration::from_secs(1);
+/// The longest such rest.
+const LONGEST_REST: Duration = Duration::from_mins(1);
+
+impl Inner {
+    /// Begins the starts that calls wait for.
+    pub(super) fn start_awaited(self: &Arc<Self>) {
+        loop {
+            let mut shelves = self.shelves();
+            let Some(class) = shelves.next_awaited() else {
+                return;
+            };
+            let permit = shelves.get(&class).map(begin);
+            drop(shelves);
+            if let Some(permit) = permit {
+                self.launch(class, permit);
+            }
+        }
+    }
+
+    /// Begins, in a moment, the starts that nobody waits for yet.
+    pub(super) fn refill(self: &Arc<Self>) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(REFILL_PAUSE) => inner.start_spares(),
+                () = inner.closed.cancelled() => {}
+            }
+        });
+    }
+
+    fn start_spares(self: &Arc<Self>) {
+        loop {
+            let mut shelves = self.shelves();
+            let Some((class, spare)) = shelves.next_spare(Instant::now(), self.bounds()) else {
+                return;
+            };
+            match spare {
+                Spare::Start => {
+                    let permit = shelves.get(&class).map(begin);
+                    drop(shelves);
+                    if let Some(permit) = permit {
+                        self.launch(class, permit);
+                    }
+                }
+                Spare::Evict(sandbox) => {
+                    drop(shelves);
+                    drop(sandbox);
+                }
+            }
+        }
+    }
+
+    fn launch(self: &Arc<Self>, class: Class, permit: Permit<Launch>) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let at = Instant::now();
+            // A launch that panics is told as an error, so that every start that began also ends.
+            let result = inner.engine.launch(&permit).await;
+            inner.measure().await;
+            inner.started(&class, at, result.map(Arc::new));
+        });
+    }
+
+    /// Learns how many the daemon's machine can hold. Stops an operator's slip of the finger from filling it.
+    async fn measure(&self) {
+        let known = self.room.load(Ordering::Relaxed) != usize::MAX;
+        if !known && let Some(machine) = self.engine.machine().await {
+            let room = machine.memory_bytes / 4 * QUARTERS / (MEMBER_MIB * MIB);
+            let room = usize::try_from(room).unwrap_or(usize::MAX);
+            self.room.store(room, Ordering::Relaxed);
+            if room < self.options.bounds.max {
+                tracing::info!(
+                    room,
+                    "fewer sandboxes wait than `pool.max` allows: the daemon's machine has no memory for more"
+                );
+            }
+        }
+    }
+
+    fn started(
+        self: &Arc<Self>,
+        class: &Class,
+        at: Instant,
+        result: Result<Arc<Sandbox>, EngineError>,
+    ) {
+        let mut unwanted = None;
+        {
+            let mut shelves = self.shelves();
+            let room = self.bounds().max > shelves.ready();
+            // Closed meanwhile: whatever was started goes with this call's end.
+            let Some(shelf) = shelves.get(class) else {
+                return;
+            };
+            shelf.starting = shelf.starting.saturating_sub(1);
+            match result {
+                Ok(sandbox) => {
+                    shelf.failures = 0;
+                    shelf.rest_until = None;
+                    match shelf.learn(sandbox.image_id(), at) {
+                        Age::Stale => unwanted = Some(sandbox),
+                        Age::Current => {
+                            unwanted = self.place(shelf, sandbox, room);
+                        }
+                    }
+                }
+                Err(error) => {
+                    if let Err(error) = shelf.disappoint(error) {
+                        let rest = REST
+                            .saturating_mul(1 << shelf.failures.min(16))
+                            .min(LONGEST_REST);
+                        shelf.failures = shelf.failures.saturating_add(1);
+                        shelf.rest_until = Some(Instant::now() + rest);
+                        tracing::warn!(%error, ?rest, "no sandbox could be started for later");
+                    }
+                }
+            }
+            shelves.tidy();
+        }
+        drop(unwanted);
+        self.start_awaited();
+        self.refill();
+    }
+
+    /// To a call that waits, else to those that wait for one, unless there are enough of them.
+    fn place(
+        &self,
+        shelf: &mut ShelfOf,
+        sandbox: Arc<Sandbox>,
+        room: bool,
+    ) -> Option<Arc<Sandbox>> {
+        let Err(sandbox) = shelf.hand_over(sandbox) else {
+            return None;
+        };
+        if !room || shelf.ready() >= shelf.demand.target() {
+            return Some(sandbox);
+        }
+        shelf.put(Member {
+            sandbox,
+            number: self.number(),
+            warm: false,
+        });
+        self.occupied.notify_one();
+        None
+    }
+}
+
+/// Notes that a start begins, and gives what it needs.
+fn begin(shelf: &mut ShelfOf) -> Permit<Launch> {
+    shelf.starting += 1;
+    shelf.permit.clone()
+}
