@@ -137,6 +137,8 @@ fn each_bad_file_says_what_is_wrong() {
         "LanguageShm",
         "LanguageVariable",
         "OutOfRange",
+        "PoolFloor",
+        "PoolLanguage",
         "SessionsFillAll",
     ];
     assert_eq!(rules, expected.map(str::to_owned).into());

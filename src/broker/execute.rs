@@ -46,6 +46,8 @@ pub(super) struct Account {
     pub(super) end: End,
     /// What it printed.
     pub(super) captured: Captured,
+    /// From the request to the guest's word that the program runs.
+    pub(super) start: Duration,
     /// Wall time from the start of the program, measured here.
     pub(super) duration: Duration,
     /// New and changed files, as the guest says.
@@ -101,6 +103,7 @@ struct Progress {
     capture: Capture,
     cause: Option<Cause>,
     end: Option<End>,
+    asked: Instant,
     started: Option<Instant>,
     stopped: Option<Instant>,
     files: Vec<Entry>,
@@ -112,6 +115,7 @@ impl Progress {
             capture: Capture::new(u64::from(plan.output_kib) * KIB, spool),
             cause: None,
             end: None,
+            asked: Instant::now(),
             started: None,
             stopped: None,
             files: Vec::new(),
@@ -231,6 +235,9 @@ impl Progress {
                 oom: DaemonOom::NotSeen,
             }),
             captured: self.capture.finish().await,
+            start: self
+                .started
+                .map_or(Duration::ZERO, |started| started.duration_since(self.asked)),
             duration,
             files: self.files,
         }

@@ -16,6 +16,7 @@ mod report;
 mod room;
 mod run;
 mod sessions;
+mod stages;
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,6 +29,7 @@ pub use report::{
     Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport,
     StreamReport, Uploaded,
 };
+pub use stages::Stages;
 
 pub use crate::artifact::Overwrite;
 use crate::{
@@ -140,7 +142,7 @@ impl Broker {
             match self.policy.ready(language) {
                 Ok(permit) => self.pool.stock(&permit),
                 Err(denial) => {
-                    tracing::warn!(%denial, "a language of `pool.languages` is not ready")
+                    tracing::warn!(%denial, "a language of `pool.languages` is not ready");
                 }
             }
         }

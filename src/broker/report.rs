@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Stages;
 use crate::{
     output::Shown,
     types::{ArtifactId, FileId, Limits, RunId, SandboxId, Sha256, Status, WorkspacePath},
@@ -41,6 +42,8 @@ pub struct RunReport {
     pub language: String,
     /// The limits it ran under.
     pub limits: Limits,
+    /// Where the time went.
+    pub stages: Stages,
 }
 
 /// One output stream.

@@ -1,5 +1,7 @@
 //! A run, from the question to the record: decide, lease, put the inputs in, run, collect, record.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +12,7 @@ use super::{
     outcome::{self, Cause, End},
     record::{Draft, Keep},
     report::{RunReport, SandboxReport, StreamReport},
+    stages::{Stages, Stopwatch},
 };
 use crate::{
     artifact::Entry,
@@ -55,6 +58,22 @@ struct Scene {
     session: Option<SandboxId>,
     fresh: bool,
     limits: Limits,
+    /// Where the time went so far.
+    stages: Stages,
+}
+
+impl Stages {
+    /// Takes apart what lies between a sandbox and the end of a program in it.
+    fn played(&mut self, whole: Duration, account: &Account) {
+        let told = match account.end {
+            End::Told(exit) => Duration::from_micros(exit.wall_us),
+            End::Lost { .. } => account.duration,
+        };
+        self.start = account.start;
+        self.run = told.min(account.duration);
+        self.drain = account.duration - self.run;
+        self.send = whole.saturating_sub(account.start + account.duration);
+    }
 }
 
 impl Broker {
@@ -68,15 +87,22 @@ impl Broker {
     ) -> Result<RunReport, Refusal> {
         // The server's stop waits for runs to end, so that each is answered and recorded.
         let _running = self.tasks.token();
+        let mut watch = Stopwatch::start();
         let mut draft = self.recorder.run(caller, &ask);
         let result = match session {
-            None => self.run_fresh(caller, ask, cancelled, &mut draft).await,
+            None => {
+                self.run_fresh(caller, ask, cancelled, &mut draft, &mut watch)
+                    .await
+            }
             Some(session) => {
-                self.run_in_session(caller, session, ask, cancelled, &mut draft)
+                self.run_in_session(caller, session, ask, cancelled, &mut draft, &mut watch)
                     .await
             }
         };
-        self.recorder.record(draft, result)
+        let mut report = self.recorder.record(draft, result)?;
+        report.stages.reply = watch.lap();
+        tracing::debug!(run = %report.run_id, stages = ?report.stages, "a run is over");
+        Ok(report)
     }
 
     async fn run_fresh(
@@ -85,15 +111,19 @@ impl Broker {
         ask: RunAsk,
         cancelled: &CancellationToken,
         draft: &mut Draft,
+        watch: &mut Stopwatch,
     ) -> Result<RunReport, Refusal> {
+        let mut stages = Stages::default();
         let (launch, plan) = self.policy.fresh_run(caller, ask)?;
         let (launched, plan) = (launch.action(), plan.action());
         draft.launch(launched);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
         let place = self.gate.enter(cancelled).await?;
+        stages.queue = watch.lap();
         let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
         tracing::debug!(sandbox = %sandbox.id(), origin = origin.as_str(), "a sandbox for a run");
+        stages.lease = watch.lap();
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let run_id = &RunId::of_sandbox(sandbox.id());
         draft.run(run_id);
@@ -103,6 +133,7 @@ impl Broker {
             plan,
         };
         let account = self.play(&sandbox, order, inputs, cancelled, draft).await?;
+        stages.played(watch.lap(), &account);
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
@@ -114,7 +145,9 @@ impl Broker {
                 ..Collected::default()
             },
         };
+        stages.collect = watch.lap();
         let scene = Scene {
+            stages,
             image: launched.image.clone(),
             network: launched.network.name().to_owned(),
             session: None,
@@ -141,7 +174,9 @@ impl Broker {
         ask: RunAsk,
         cancelled: &CancellationToken,
         draft: &mut Draft,
+        watch: &mut Stopwatch,
     ) -> Result<RunReport, Refusal> {
+        let mut stages = Stages::default();
         // Decided before the session's turn is waited for: what is not allowed is refused at once.
         let terms = self.sessions.terms(caller, session)?;
         let plan = self.policy.session_run(caller, &terms, ask)?;
@@ -161,6 +196,7 @@ impl Broker {
             plan,
         };
         let lease = self.lease(caller, session, cancelled).await?;
+        stages.queue = watch.lap();
         draft.session(lease.id());
         draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
         let fresh = lease.use_for_run();
@@ -184,6 +220,7 @@ impl Broker {
                 return Err(refusal);
             }
         };
+        stages.played(watch.lap(), &account);
         let collected = match (account.cause, account.end) {
             (Some(Cause::Cancelled), _) => Collected::default(),
             (_, End::Told(_)) => {
@@ -198,7 +235,9 @@ impl Broker {
             End::Told(_) => lease.sandbox.is_lost(),
             End::Lost { .. } => true,
         };
+        stages.collect = watch.lap();
         let scene = Scene {
+            stages,
             image: terms.image.tag.clone(),
             network: terms.network.name().to_owned(),
             session: Some(lease.id().clone()),
@@ -359,7 +398,7 @@ impl Broker {
             stdout,
             stderr,
             duration: account.duration,
-            cpu: std::time::Duration::from_micros(exit.map_or(0, |exit| exit.cpu_us)),
+            cpu: Duration::from_micros(exit.map_or(0, |exit| exit.cpu_us)),
             peak_memory_bytes: exit
                 .map(|exit| exit.peak_rss_bytes)
                 .filter(|bytes| *bytes > 0),
@@ -374,8 +413,10 @@ impl Broker {
             },
             language: order.plan.language.clone(),
             limits: scene.limits,
+            stages: scene.stages,
         }
     }
+
     /// Shows a stream, and keeps it whole where that is not all of it as it is.
     async fn stream(&self, order: Order<'_>, name: &str, stream: CapturedStream) -> StreamReport {
         let shown = output::show(&stream.window, SHOWN_BYTES);

@@ -74,13 +74,6 @@ impl Demand {
         self.target = self.target.max(floor);
     }
 
-    /// Nothing can wait any more: what would have to is not there.
-    pub(super) fn forget(&mut self) {
-        self.target = 0;
-        self.floor = 0;
-        self.used = None;
-    }
-
     /// Somebody came.
     pub(super) fn asked(&mut self, now: Instant, found: Found, bounds: Bounds) {
         self.used = Some(now);

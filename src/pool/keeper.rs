@@ -126,16 +126,16 @@ impl Inner {
         let now = Instant::now();
         let mut gone: Vec<Arc<Sandbox>> = Vec::new();
         {
-            let mut shelves = self.shelves();
-            for (_, shelf) in shelves.iter_mut() {
-                gone.extend(shelf.take_if(|sandbox| sandbox.is_lost()));
-                let ready = shelf.ready();
-                shelf.demand.settle(now, ready, self.bounds());
-                while shelf.ready() > shelf.demand.target() {
-                    gone.extend(shelf.give_up());
+            let mut all = self.shelves();
+            for (_, stock) in all.iter_mut() {
+                gone.extend(stock.take_if(|sandbox| sandbox.is_lost()));
+                let ready = stock.ready();
+                stock.demand.settle(now, ready, self.bounds());
+                while stock.ready() > stock.demand.target() {
+                    gone.extend(stock.give_up());
                 }
             }
-            shelves.tidy();
+            all.tidy();
         }
         if !gone.is_empty() {
             tracing::debug!(count = gone.len(), "sandboxes that waited are given up");
@@ -147,25 +147,25 @@ impl Inner {
     /// Gives up what was made of an image that is no longer the one of its name.
     async fn compare_images(self: &Inner) {
         let classes: Vec<_> = {
-            let mut shelves = self.shelves();
-            shelves.iter_mut().map(|(class, _)| class.clone()).collect()
+            let mut all = self.shelves();
+            all.iter_mut().map(|(class, _)| class.clone()).collect()
         };
         for class in classes {
             let at = Instant::now();
             let found = self.engine.image_id(class.image()).await;
-            let mut shelves = self.shelves();
-            let Some(shelf) = shelves.get(&class) else {
+            let mut all = self.shelves();
+            let Some(stock) = all.get(&class) else {
                 continue;
             };
             let gone = match found {
                 Ok(id) => {
-                    let _ = shelf.learn(&id, at);
-                    shelf.take_if(|sandbox| sandbox.image_id() != id)
+                    let _ = stock.learn(&id, at);
+                    stock.rested();
+                    stock.take_if(|sandbox| sandbox.image_id() != id)
                 }
                 // Nothing of it may run any more. A call that needs it is told how to get it back.
                 Err(EngineError::ImageMissing { .. } | EngineError::ImageRefused { .. }) => {
-                    shelf.demand.forget();
-                    shelf.take_if(|_| true)
+                    stock.take_if(|_| true)
                 }
                 // The daemon is the trouble, and whoever waits will show it.
                 Err(error) => {
@@ -173,7 +173,7 @@ impl Inner {
                     Vec::new()
                 }
             };
-            drop(shelves);
+            drop(all);
             drop(gone);
         }
     }

@@ -158,10 +158,10 @@ impl Pool {
         let Some(permit) = inner.waits_for(permit) else {
             return;
         };
-        let mut shelves = inner.shelves();
-        let shelf = shelves.shelf(&permit, Instant::now());
-        shelf.demand.keep(inner.options.bounds.min);
-        drop(shelves);
+        let mut all = inner.shelves();
+        let stock = all.shelf(&permit, Instant::now());
+        stock.demand.keep(inner.options.bounds.min);
+        drop(all);
         inner.occupied.notify_one();
         inner.refill();
     }
@@ -253,7 +253,7 @@ impl Inner {
         let now = Instant::now();
         let bounds = self.bounds();
         let mut dead = Vec::new();
-        let mut shelves = self.shelves();
+        let mut all = self.shelves();
         if self.closed.is_cancelled() {
             return Err(EngineError::Closed);
         }
@@ -261,16 +261,16 @@ impl Inner {
             && let Some(waits) = self.waits_for(permit)
         {
             let as_it_is = Class::of(waits.action()) == Class::of(permit.action());
-            let shelf = shelves.shelf(&waits, now);
-            dead = shelf.take_if(|sandbox| sandbox.is_lost());
-            let taken = shelf.take(|sandbox| as_it_is || sandbox.can_be_raised());
+            let stock = all.shelf(&waits, now);
+            dead = stock.take_if(|sandbox| sandbox.is_lost());
+            let taken = stock.take(|sandbox| as_it_is || sandbox.can_be_raised());
             let found = match &taken {
                 Some(_) => Found::Ready,
                 None => Found::Nothing,
             };
-            shelf.demand.asked(now, found, bounds);
-            let left = shelf.ready();
-            shelf.demand.left(left);
+            stock.demand.asked(now, found, bounds);
+            let left = stock.ready();
+            stock.demand.left(left);
             self.occupied.notify_one();
             if let Some(sandbox) = taken {
                 return Ok(if as_it_is {
@@ -281,11 +281,11 @@ impl Inner {
             }
         }
         let (reply, answer) = oneshot::channel();
-        shelves.shelf(permit, now).wait(Waiter {
+        all.shelf(permit, now).wait(Waiter {
             number: self.number(),
             reply,
         });
-        drop(shelves);
+        drop(all);
         drop(dead);
         self.start_awaited();
         Ok(Begun::Wait(answer))

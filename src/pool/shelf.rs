@@ -136,10 +136,9 @@ impl<S, E> Shelf<S, E> {
         let mut sandbox = sandbox;
         while let Some(waiter) = self.waiters.pop_front() {
             match waiter.reply.send(Ok(sandbox)) {
-                Ok(()) => return Ok(()),
+                Ok(()) | Err(Err(_)) => return Ok(()),
                 // It has given up.
                 Err(Ok(back)) => sandbox = back,
-                Err(Err(_)) => return Ok(()),
             }
         }
         Err(sandbox)
@@ -150,12 +149,23 @@ impl<S, E> Shelf<S, E> {
         let mut error = error;
         while let Some(waiter) = self.waiters.pop_front() {
             match waiter.reply.send(Err(error)) {
-                Ok(()) => return Ok(()),
+                Ok(()) | Err(Ok(_)) => return Ok(()),
                 Err(Err(back)) => error = back,
-                Err(Ok(_)) => return Ok(()),
             }
         }
         Err(error)
+    }
+
+    /// A start has failed, and so many before it: none is begun for later before `until`.
+    pub(super) fn rest(&mut self, until: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.rest_until = Some(until);
+    }
+
+    /// Starts may work again.
+    pub(super) fn rested(&mut self) {
+        self.failures = 0;
+        self.rest_until = None;
     }
 
     pub(super) fn put(&mut self, member: Member<S>) {

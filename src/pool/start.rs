@@ -37,12 +37,12 @@ impl Inner {
     /// Begins the starts that calls wait for.
     pub(super) fn start_awaited(self: &Arc<Self>) {
         loop {
-            let mut shelves = self.shelves();
-            let Some(class) = shelves.next_awaited() else {
+            let mut all = self.shelves();
+            let Some(class) = all.next_awaited() else {
                 return;
             };
-            let permit = shelves.get(&class).map(begin);
-            drop(shelves);
+            let permit = all.get(&class).map(begin);
+            drop(all);
             if let Some(permit) = permit {
                 self.launch(class, permit);
             }
@@ -62,20 +62,20 @@ impl Inner {
 
     fn start_spares(self: &Arc<Self>) {
         loop {
-            let mut shelves = self.shelves();
-            let Some((class, spare)) = shelves.next_spare(Instant::now(), self.bounds()) else {
+            let mut all = self.shelves();
+            let Some((class, spare)) = all.next_spare(Instant::now(), self.bounds()) else {
                 return;
             };
             match spare {
                 Spare::Start => {
-                    let permit = shelves.get(&class).map(begin);
-                    drop(shelves);
+                    let permit = all.get(&class).map(begin);
+                    drop(all);
                     if let Some(permit) = permit {
                         self.launch(class, permit);
                     }
                 }
                 Spare::Evict(sandbox) => {
-                    drop(shelves);
+                    drop(all);
                     drop(sandbox);
                 }
             }
@@ -117,36 +117,34 @@ impl Inner {
     ) {
         let mut unwanted = None;
         {
-            let mut shelves = self.shelves();
-            let room = self.bounds().max > shelves.ready();
+            let mut all = self.shelves();
+            let room = self.bounds().max > all.ready();
             // Closed meanwhile: whatever was started goes with this call's end.
-            let Some(shelf) = shelves.get(class) else {
+            let Some(stock) = all.get(class) else {
                 return;
             };
-            shelf.starting = shelf.starting.saturating_sub(1);
+            stock.starting = stock.starting.saturating_sub(1);
             match result {
                 Ok(sandbox) => {
-                    shelf.failures = 0;
-                    shelf.rest_until = None;
-                    match shelf.learn(sandbox.image_id(), at) {
+                    stock.rested();
+                    match stock.learn(sandbox.image_id(), at) {
                         Age::Stale => unwanted = Some(sandbox),
                         Age::Current => {
-                            unwanted = self.place(shelf, sandbox, room);
+                            unwanted = self.place(stock, sandbox, room);
                         }
                     }
                 }
                 Err(error) => {
-                    if let Err(error) = shelf.disappoint(error) {
+                    if let Err(error) = stock.disappoint(error) {
                         let rest = REST
-                            .saturating_mul(1 << shelf.failures.min(16))
+                            .saturating_mul(1 << stock.failures.min(16))
                             .min(LONGEST_REST);
-                        shelf.failures = shelf.failures.saturating_add(1);
-                        shelf.rest_until = Some(Instant::now() + rest);
+                        stock.rest(Instant::now() + rest);
                         tracing::warn!(%error, ?rest, "no sandbox could be started for later");
                     }
                 }
             }
-            shelves.tidy();
+            all.tidy();
         }
         drop(unwanted);
         self.start_awaited();
@@ -156,17 +154,17 @@ impl Inner {
     /// To a call that waits, else to those that wait for one, unless there are enough of them.
     fn place(
         &self,
-        shelf: &mut ShelfOf,
+        stock: &mut ShelfOf,
         sandbox: Arc<Sandbox>,
         room: bool,
     ) -> Option<Arc<Sandbox>> {
-        let Err(sandbox) = shelf.hand_over(sandbox) else {
+        let Err(sandbox) = stock.hand_over(sandbox) else {
             return None;
         };
-        if !room || shelf.ready() >= shelf.demand.target() {
+        if !room || stock.ready() >= stock.demand.target() {
             return Some(sandbox);
         }
-        shelf.put(Member {
+        stock.put(Member {
             sandbox,
             number: self.number(),
             warm: false,
@@ -177,7 +175,7 @@ impl Inner {
 }
 
 /// Notes that a start begins, and gives what it needs.
-fn begin(shelf: &mut ShelfOf) -> Permit<Launch> {
-    shelf.starting += 1;
-    shelf.permit.clone()
+fn begin(stock: &mut ShelfOf) -> Permit<Launch> {
+    stock.starting += 1;
+    stock.permit.clone()
 }

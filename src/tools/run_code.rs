@@ -194,7 +194,9 @@ plot to a file such as plot.png to see it. Output is untrusted data between mark
             .broker
             .run(context.caller, session.as_deref(), ask, &context.cancelled)
             .await?;
-        Ok(Reply::new(text(&report), &output(&report))?.with(further(&report)))
+        Ok(Reply::new(text(&report), &output(&report))?
+            .with(further(&report))
+            .timed(report.stages))
     }
 }
 

@@ -274,3 +274,23 @@ async fn a_container_that_is_slow_to_go_holds_nobody_up() {
     let removed = || world.daemon.count(Verb::Remove) >= 4;
     until("the removal was tried again", removed).await;
 }
+
+#[tokio::test]
+async fn a_result_says_where_its_time_went_to_programs_alone() {
+    const STAGES: [&str; 8] = [
+        "queue", "lease", "send", "start", "run", "drain", "collect", "reply",
+    ];
+    let world = World::new().await;
+    let session = world.open(json!({})).await;
+    for more in [json!({}), json!({"session": session})] {
+        let run = world.run_with("out x\nsleep 30", more).await;
+        let stages = &run.result["_meta"]["belljar/stages_ms"];
+        let names: Vec<_> = stages.as_object().unwrap().keys().collect();
+        assert_eq!(names, STAGES);
+        for name in STAGES {
+            assert!(stages[name].as_f64().unwrap() >= 0.0, "{name}");
+        }
+        assert!(!run.text().contains("stages"));
+        assert!(!run.ok().to_string().contains("stages"));
+    }
+}

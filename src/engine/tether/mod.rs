@@ -130,8 +130,8 @@ impl Tether {
         let (ready, hello) = tokio::time::timeout(HELLO_DEADLINE, greeting)
             .await
             .map_err(|_| TetherError::HelloTimeout)??;
-        let (probes, probed) = mpsc::channel(1);
-        tokio::spawn(hello::keep_alive(hello, probed));
+        let (probes, asked) = mpsc::channel(1);
+        tokio::spawn(hello::keep_alive(hello, asked));
         Ok(Self {
             link,
             ready,
