@@ -105,6 +105,7 @@ impl Inner {
                     runtime: host.runtime.name.clone(),
                     uid: number,
                     nproc: spec::nproc(&launch.limits, host.runtime.kind),
+                    warm_up: launch.warm_up.clone(),
                 };
                 Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
             }

@@ -15,11 +15,14 @@ use super::{
     deadline,
     error::EngineError,
     tether::{
-        FileStream, Listing, Run, Tether, TetherError,
-        message::{Entry, Hidden, RunSpec},
+        FileStream, FromWarm, Listing, Run, Tether, TetherError,
+        message::{Entry, Hidden, RunSpec, WarmSpec},
     },
 };
-use crate::types::SandboxId;
+use crate::{
+    policy::{WORKSPACE, WarmUp},
+    types::SandboxId,
+};
 
 /// A hardened container with its guest, ready for programs.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub(super) struct About {
     pub(super) runtime: String,
     pub(super) uid: u32,
     pub(super) nproc: Option<u64>,
+    pub(super) warm_up: Option<WarmUp>,
 }
 
 impl Sandbox {
@@ -89,6 +93,25 @@ impl Sandbox {
     pub async fn run(&self, mut spec: RunSpec, stdin: Option<Bytes>) -> Result<Run, TetherError> {
         spec.nproc = self.about.nproc;
         self.tether.run(spec, stdin).await
+    }
+
+    /// Has the interpreter of the image's own language started, to wait for the first program; returns once it waits,
+    /// or will not. See [`Tether::warm_up`]. Costs processor time inside, nothing else: a run may be asked for at any
+    /// time, also before this returns.
+    ///
+    /// # Errors
+    /// As [`Tether::warm_up`]. Where nothing can wait, [`FromWarm::Failed`] is the answer, at once.
+    pub async fn warm_up(&self) -> Result<FromWarm, TetherError> {
+        let Some(warm_up) = &self.about.warm_up else {
+            return Ok(FromWarm::Failed);
+        };
+        let spec = WarmSpec {
+            argv: warm_up.argv.clone(),
+            env: warm_up.environment(self.about.uid, self.image_path()),
+            cwd: WORKSPACE.to_owned(),
+            nproc: self.about.nproc,
+        };
+        self.tether.warm_up(spec).await
     }
 
     /// Writes a file into the workspace; see [`Tether::write`].

@@ -103,11 +103,19 @@ pub(super) fn sandbox(ask: &Ask<'_>) -> ContainerSpec {
 
 fn host(ask: &Ask<'_>) -> HostSpec {
     let Launch {
-        limits, shm_mib, ..
+        limits,
+        shm_mib,
+        warm_up,
+        ..
     } = ask.launch;
     let shm = u64::from(*shm_mib);
     let workspace = u64::from(limits.workspace_mib);
-    let memory = bytes(u64::from(limits.memory_mib) + workspace + TMP_MIB + shm + GUEST_MIB);
+    // What an interpreter took before its program came is not the program's.
+    let warm = warm_up
+        .as_ref()
+        .map_or(0, |warm_up| u64::from(warm_up.memory_mib));
+    let memory =
+        bytes(u64::from(limits.memory_mib) + workspace + TMP_MIB + shm + GUEST_MIB + warm);
     HostSpec {
         readonly_rootfs: true,
         auto_remove: false,
