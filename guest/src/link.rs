@@ -94,6 +94,7 @@ impl Guest {
         match frame.message()? {
             Request::Hello(hello) => self.hello(hello, reader, writer).await,
             Request::Run(spec) => self.runner.run(&self.files, spec, reader, writer).await,
+            Request::Warm(spec) => self.runner.warm(&spec, reader, writer).await,
             Request::Kill(id) => {
                 self.runner.kill(id);
                 writer.close().await

@@ -7,7 +7,8 @@
 //!
 //! # Theory of operation
 //! One thread drives a tokio runtime. [`link`] accepts the streams that the server opens and serves
-//! each in a local task; [`run`] runs at most one program at a time, [`files`] writes and reads,
+//! each in a local task; [`run`] runs at most one program at a time,
+//! [`prefork`] has an interpreter wait for it, [`files`] writes and reads,
 //! [`walk`] lists. When the connection ends, PID 1 exits, and the kernel kills whatever is left in
 //! its pid namespace.
 
@@ -17,6 +18,7 @@ mod home;
 mod init;
 mod link;
 mod oom;
+mod prefork;
 mod pump;
 mod reap;
 mod run;

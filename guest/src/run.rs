@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use belljar_wire::frame::{FrameError, FrameReader, Kind};
 use belljar_wire::message::{
-    Collect, EndedBy, EntryKind, Exit, ExitStatus, FromRun, GuestError, Hidden, RunId, RunSpec,
-    ToRun,
+    Collect, EndedBy, EntryKind, Exit, ExitStatus, FromRun, FromWarm, GuestError, Hidden, RunId,
+    RunSpec, ToRun, WarmSpec,
 };
 use belljar_wire::mux;
 use futures_util::io::ReadHalf;
@@ -21,9 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::{Files, MAX_REMEMBERED, changed};
 use crate::oom;
+use crate::prefork::{Prefork, Taken};
 use crate::pump::{Writer, pump};
 use crate::reap::Reaper;
-use crate::spawn::{Spawned, spawn};
+use crate::spawn::{Plan, Spawned, spawn};
 use crate::walk::{Filter, Walk};
 
 /// The guest's half of a stream.
@@ -34,6 +35,7 @@ pub(crate) type Reader = FrameReader<ReadHalf<mux::Stream>>;
 pub(crate) struct Runner {
     current: RefCell<Option<Current>>,
     pub(crate) reaper: Reaper,
+    prefork: Prefork,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,27 @@ impl Runner {
         {
             current.kill.cancel();
         }
+    }
+
+    /// Serves a request to have an interpreter wait.
+    pub(crate) async fn warm(
+        &self,
+        spec: &WarmSpec,
+        mut reader: Reader,
+        mut writer: Writer,
+    ) -> Result<(), FrameError> {
+        let busy = self.current.borrow().is_some();
+        let dropped = async {
+            // Nothing follows the request, so that whatever comes is its end.
+            let _ = reader.next().await;
+        };
+        let answer = if !busy && self.prefork.warm(spec, dropped).await {
+            FromWarm::Ready
+        } else {
+            FromWarm::Failed
+        };
+        writer.send(&answer).await?;
+        writer.close().await
     }
 
     /// Serves a request to run a program.
@@ -107,21 +130,34 @@ impl Runner {
         }
         let oom_before = oom::kills();
         let begun = now();
-        let started = Instant::now();
-        let spawned = match spawn(spec) {
-            Ok(spawned) => spawned,
-            Err(error) => {
-                self.reaper.kill_all().await;
-                return Ok(Err(error));
+        let mut started = Instant::now();
+        let taken = self.prefork.take(spec, &self.reaper).await;
+        let warm = taken.is_some();
+        let (spawned, cpu_before_us) = match taken {
+            Some(Taken {
+                spawned,
+                cpu_before_us,
+            }) => (spawned, cpu_before_us),
+            None => {
+                started = Instant::now();
+                match spawn(&Plan::of(spec)) {
+                    Ok(spawned) => {
+                        self.reaper.begin(spawned.pid);
+                        (spawned, 0)
+                    }
+                    Err(error) => {
+                        self.reaper.kill_all().await;
+                        return Ok(Err(error));
+                    }
+                }
             }
         };
         let Spawned {
-            pid,
+            pid: _,
             stdin,
             stdout,
             stderr,
         } = spawned;
-        self.reaper.begin(pid);
         let dead = CancellationToken::new();
         let supervise = async {
             let end = self
@@ -137,7 +173,7 @@ impl Runner {
         };
         let carry = async {
             let carried = async {
-                writer.send(&FromRun::Started).await?;
+                writer.send(&FromRun::Started { warm }).await?;
                 pump(&stdout, &stderr, writer, &dead).await
             };
             let carried = carried.await;
@@ -158,7 +194,7 @@ impl Runner {
             status: end.status,
             ended_by: end.ended_by,
             oom_kills,
-            cpu_us: usage.cpu_us,
+            cpu_us: usage.cpu_us.saturating_sub(cpu_before_us),
             peak_rss_bytes: usage.peak_rss_bytes,
             wall_us: u64::try_from(end.wall.as_micros()).unwrap_or(u64::MAX),
             files_omitted,

@@ -1,7 +1,7 @@
 //! Starting a program: a new session, an exact environment, limits, and nothing inherited.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -23,26 +23,76 @@ pub(crate) struct Spawned {
     pub(crate) stderr: pipe::Receiver,
 }
 
-/// Starts the program. Its end is for the reaper to see: the handle that the standard library made
+/// What to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) argv: &'a [String],
+    pub(crate) env: &'a [(String, String)],
+    pub(crate) cwd: &'a str,
+    pub(crate) stdin: StdinKind,
+    pub(crate) nproc: Option<u64>,
+    /// Beside the standard ones.
+    pub(crate) inherited: Inherited<'a>,
+}
+
+/// Descriptors that a process gets beside its standard ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Inherited<'a> {
+    /// None.
+    None,
+    /// These, as [`FIRST_INHERITED`] and the number after it.
+    Two(BorrowedFd<'a>, BorrowedFd<'a>),
+}
+
+/// Number of the first descriptor after the standard ones.
+const FIRST_INHERITED: i32 = 3;
+/// Where descriptors wait for their place between fork and exec: above all that the standard library opens for itself
+/// meanwhile, since one of its own in their place would be lost.
+const PARKED: i32 = 64;
+
+impl<'a> Plan<'a> {
+    /// A program's own process.
+    pub(crate) fn of(spec: &'a RunSpec) -> Self {
+        Self {
+            argv: &spec.argv,
+            env: &spec.env,
+            cwd: &spec.cwd,
+            stdin: spec.stdin,
+            nproc: spec.nproc,
+            inherited: Inherited::None,
+        }
+    }
+}
+
+/// Starts a process. Its end is for the reaper to see: the handle that the standard library made
 /// is dropped, which does not wait.
-pub(crate) fn spawn(spec: &RunSpec) -> Result<Spawned, GuestError> {
-    let (program, arguments) = spec.argv.split_first().ok_or(GuestError::Malformed)?;
+pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Spawned, GuestError> {
+    let (program, arguments) = plan.argv.split_first().ok_or(GuestError::Malformed)?;
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env_clear()
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&spec.cwd)
-        .stdin(match spec.stdin {
+        .envs(plan.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(plan.cwd)
+        .stdin(match plan.stdin {
             StdinKind::Null => Stdio::null(),
             StdinKind::Stream => Stdio::piped(),
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let nproc = spec.nproc;
+    let nproc = plan.nproc;
+    let parked = match plan.inherited {
+        Inherited::None => None,
+        Inherited::Two(first, second) => Some([park(first)?, park(second)?]),
+    };
+    // The numbers that the two get must not be those of descriptors that the standard library opens for itself.
+    let _taken = match parked {
+        None => Vec::new(),
+        Some(_) => take_numbers()?,
+    };
     // SAFETY: between fork and exec only system calls are made: nothing allocates, locks or
     // panics. The guest has one thread, so no lock can be held by another.
-    unsafe { command.pre_exec(move || in_child(nproc)) };
+    unsafe { command.pre_exec(move || in_child(nproc, parked.as_ref())) };
     let mut child = command.spawn().map_err(|error| spawn_error(&error))?;
     let stdin = child
         .stdin
@@ -60,6 +110,29 @@ pub(crate) fn spawn(spec: &RunSpec) -> Result<Spawned, GuestError> {
     })
 }
 
+fn park(fd: BorrowedFd<'_>) -> Result<OwnedFd, GuestError> {
+    let parked =
+        nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(PARKED)).map_err(|errno| {
+            GuestError::Spawn {
+                errno: errno as i32,
+            }
+        })?;
+    // SAFETY: `fcntl` has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(parked) })
+}
+
+/// Holds every free number up to the last inherited one.
+fn take_numbers() -> Result<Vec<std::fs::File>, GuestError> {
+    let mut taken = Vec::new();
+    loop {
+        let file = std::fs::File::open("/dev/null").map_err(|error| spawn_error(&error))?;
+        if file.as_raw_fd() > FIRST_INHERITED + 1 {
+            return Ok(taken);
+        }
+        taken.push(file);
+    }
+}
+
 fn receiver(fd: OwnedFd) -> Result<pipe::Receiver, GuestError> {
     widen(&fd, OUTPUT_PIPE);
     pipe::Receiver::from_owned_fd(fd).map_err(|error| spawn_error(&error))
@@ -74,7 +147,7 @@ fn spawn_error(error: &io::Error) -> GuestError {
 }
 
 /// Runs in the child before the program does. What a runtime lacks is passed over.
-fn in_child(nproc: Option<u64>) -> io::Result<()> {
+fn in_child(nproc: Option<u64>, inherited: Option<&[OwnedFd; 2]>) -> io::Result<()> {
     nix::unistd::setsid()?;
     // The guest ignores some signals, and whatever started the daemon may have ignored others, which a program would
     // inherit. By the kernel's own call: the C library's refuses the signals that it keeps for itself.
@@ -93,12 +166,20 @@ fn in_child(nproc: Option<u64>) -> io::Result<()> {
             );
         }
     }
-    // SAFETY: closes nothing; marks every descriptor above the standard three to be closed by exec,
+    let mut first_closed = 3_u32;
+    for fd in inherited.into_iter().flatten() {
+        // SAFETY: the parked descriptor is open; what had this number in the guest is not needed in the child. A copy
+        // is not closed by exec.
+        let copied = unsafe { libc::dup2(fd.as_raw_fd(), first_closed.cast_signed()) };
+        nix::errno::Errno::result(copied)?;
+        first_closed += 1;
+    }
+    // SAFETY: closes nothing; marks every descriptor above those that are meant to be inherited to be closed by exec,
     // whatever opened it. A kernel without the call leaves them as they are: marked one by one.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
-            3_u32,
+            first_closed,
             u32::MAX,
             libc::CLOSE_RANGE_CLOEXEC,
         );

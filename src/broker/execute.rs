@@ -15,11 +15,13 @@ use crate::{
         Sandbox,
         tether::{
             RunEvent, TetherError,
-            message::{Collect, Entry, GuestError, InlineFile, RunId, RunSpec, StdinKind},
+            message::{
+                Collect, Entry, GuestError, Handover, InlineFile, RunId, RunSpec, StdinKind,
+            },
         },
     },
     output::{Capture, Captured, Stream, Verdict},
-    policy::{RunPlan, WORKSPACE},
+    policy::{RunPlan, Start, WORKSPACE},
     types::KIB,
 };
 
@@ -95,6 +97,12 @@ fn spec(sandbox: &Sandbox, plan: &RunPlan, inline: Vec<InlineFile>) -> RunSpec {
             skip_dirs: DEPENDENCY_FOLDERS.map(str::to_owned).to_vec(),
             max_files: MAX_ARTIFACTS,
         },
+        warm: match plan.start {
+            Start::Warm => Some(Handover {
+                args: plan.argv[plan.argv.len().saturating_sub(plan.args)..].to_vec(),
+            }),
+            Start::Cold => None,
+        },
     }
 }
 
@@ -168,7 +176,8 @@ impl Progress {
 
     async fn take(&mut self, event: RunEvent) -> Step {
         let (stream, bytes) = match event {
-            RunEvent::Started => {
+            RunEvent::Started { warm } => {
+                tracing::debug!(warm, "a program runs");
                 self.started = Some(Instant::now());
                 return Step::Started;
             }

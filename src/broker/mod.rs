@@ -38,7 +38,7 @@ use crate::{
     config::Settings,
     engine::Engine,
     policy::{Launch, Permit, Policy},
-    pool::{Pool, Taken},
+    pool::{Pool, Taken, Waiting},
     session::{Lease, Sessions},
     types::Caller,
 };
@@ -150,7 +150,7 @@ impl Broker {
 
     /// How many sandboxes wait, started and not used.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> Waiting {
         self.pool.waiting()
     }
 

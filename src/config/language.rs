@@ -168,6 +168,8 @@ fn checked(raw: RawLanguage) -> Result<Image, Problem> {
             program: raw.program,
             command: raw.command,
             env: raw.env,
+            // The hook is part of the built-in images.
+            warm: None,
         }],
     })
 }

@@ -222,6 +222,7 @@ impl Inner {
             shm_mib: 1,
             limits: Limits::LEAST,
             network: Network::None,
+            warm_up: None,
         };
         let mut spec = spec::sandbox(&Ask {
             launch: &launch,

@@ -107,6 +107,7 @@ impl Inner {
                     kind: host.runtime.kind,
                     swap,
                     nproc: spec::nproc(&launch.limits, host.runtime.kind),
+                    warm_up: launch.warm_up.clone(),
                 };
                 Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
             }

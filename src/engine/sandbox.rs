@@ -18,13 +18,13 @@ use super::{
     spec,
     swap::Swap,
     tether::{
-        FileStream, Listing, Run, Tether, TetherError,
-        message::{Entry, Hidden, RunSpec},
+        FileStream, FromWarm, Listing, Run, Tether, TetherError,
+        message::{Entry, Hidden, RunSpec, WarmSpec},
     },
     verify,
 };
 use crate::{
-    policy::{Launch, Permit},
+    policy::{Launch, Permit, WORKSPACE, WarmUp},
     types::SandboxId,
 };
 
@@ -50,6 +50,7 @@ pub(super) struct About {
     pub(super) kind: RuntimeKind,
     pub(super) nproc: Option<u64>,
     pub(super) swap: Swap,
+    pub(super) warm_up: Option<WarmUp>,
 }
 
 impl Sandbox {
@@ -101,6 +102,25 @@ impl Sandbox {
     pub async fn run(&self, mut spec: RunSpec, stdin: Option<Bytes>) -> Result<Run, TetherError> {
         spec.nproc = self.about.nproc;
         self.tether.run(spec, stdin).await
+    }
+
+    /// Has the interpreter of the image's own language started, to wait for the first program; returns once it waits,
+    /// or will not. See [`Tether::warm_up`]. Costs processor time inside, nothing else: a run may be asked for at any
+    /// time, also before this returns.
+    ///
+    /// # Errors
+    /// As [`Tether::warm_up`]. Where nothing can wait, [`FromWarm::Failed`] is the answer, at once.
+    pub async fn warm_up(&self) -> Result<FromWarm, TetherError> {
+        let Some(warm_up) = &self.about.warm_up else {
+            return Ok(FromWarm::Failed);
+        };
+        let spec = WarmSpec {
+            argv: warm_up.argv.clone(),
+            env: warm_up.environment(self.about.uid, self.image_path()),
+            cwd: WORKSPACE.to_owned(),
+            nproc: self.about.nproc,
+        };
+        self.tether.warm_up(spec).await
     }
 
     /// Writes a file into the workspace; see [`Tether::write`].

@@ -79,6 +79,7 @@ fn permit(image: &str) -> Permit<Launch> {
         shm_mib: 16,
         limits: Limits::DEFAULT,
         network: Network::None,
+        warm_up: None,
     })
 }
 

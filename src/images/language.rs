@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use super::warm::Warm;
+
 /// The mark in a command that stands for the program's absolute path.
 pub const PROGRAM_MARK: &str = "{program}";
 /// `/dev/shm` of an image that says nothing, in MiB.
@@ -47,6 +49,8 @@ pub struct Language {
     pub command: Vec<String>,
     /// Variables of its programs.
     pub env: BTreeMap<String, String>,
+    /// How an interpreter of it waits for its program; absent: it is started with the program.
+    pub warm: Option<Warm>,
 }
 
 impl Image {

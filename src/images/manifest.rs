@@ -8,6 +8,7 @@ use super::language::{
     DEFAULT_SHM_MIB, Image, Language, MAX_SHM_MIB, is_command, is_loader_variable, is_name,
     is_program, is_reference, is_variable,
 };
+use super::warm::{MAX_PATTERNS, MAX_WARM_MIB, Pattern, Warm, WarmArgs};
 
 /// The most languages of an image, and the most aliases of a language.
 const MAX_NAMES: usize = 32;
@@ -111,6 +112,38 @@ pub enum ManifestError {
         /// What was found.
         found: String,
     },
+    /// A list of variables that says nothing clear.
+    #[error(
+        "image.toml of {image}: cold_env has {found:?}: it must be at most {MAX_PATTERNS} names of variables, with \
+         `*` only at the end of one"
+    )]
+    Pattern {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: String,
+    },
+    /// More memory than an interpreter may take while it waits, or none.
+    #[error(
+        "image.toml of {image}: memory_mib of a waiting interpreter is {found}: it must lie between 1 and \
+         {MAX_WARM_MIB}"
+    )]
+    WarmMemory {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: u32,
+    },
+    /// Only the image's own language is warmed.
+    #[error(
+        "image.toml of {image}: {found:?} has a section `warm`: only the image's first language has one"
+    )]
+    WarmSecond {
+        /// The image's folder.
+        image: String,
+        /// The language.
+        found: String,
+    },
     /// A command that would not run the program.
     #[error(
         "image.toml of {image}: command is {found:?}: it must be a list of non-empty strings with {{program}} \
@@ -154,6 +187,17 @@ struct RawLanguage {
     command: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    warm: Option<RawWarm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWarm {
+    env: BTreeMap<String, String>,
+    cold_env: Vec<String>,
+    #[serde(default)]
+    cold_args: bool,
+    memory_mib: u32,
 }
 
 fn default_shm_mib() -> u32 {
@@ -233,6 +277,12 @@ fn languages(image: &str, raw: Vec<RawLanguage>) -> Result<Vec<Language>, Manife
         }
         seen.push(name);
     }
+    if let Some(second) = raw[1..].iter().find(|language| language.warm.is_some()) {
+        return Err(ManifestError::WarmSecond {
+            image: owned(),
+            found: second.name.clone(),
+        });
+    }
     raw.into_iter()
         .map(|language| checked(image, language))
         .collect()
@@ -258,6 +308,43 @@ fn checked(image: &str, raw: RawLanguage) -> Result<Language, ManifestError> {
         program: raw.program,
         command: raw.command,
         env: raw.env,
+        warm: raw.warm.map(|warm| checked_warm(image, warm)).transpose()?,
+    })
+}
+
+fn checked_warm(image: &str, raw: RawWarm) -> Result<Warm, ManifestError> {
+    check_env(image, &raw.env)?;
+    if !(1..=MAX_WARM_MIB).contains(&raw.memory_mib) {
+        return Err(ManifestError::WarmMemory {
+            image: image.to_owned(),
+            found: raw.memory_mib,
+        });
+    }
+    if raw.cold_env.len() > MAX_PATTERNS {
+        return Err(ManifestError::Pattern {
+            image: image.to_owned(),
+            found: format!("{} patterns", raw.cold_env.len()),
+        });
+    }
+    let pattern = |text: String| {
+        Pattern::parse(&text).ok_or(ManifestError::Pattern {
+            image: image.to_owned(),
+            found: text,
+        })
+    };
+    Ok(Warm {
+        env: raw.env,
+        cold_env: raw
+            .cold_env
+            .into_iter()
+            .map(pattern)
+            .collect::<Result<_, _>>()?,
+        args: if raw.cold_args {
+            WarmArgs::None
+        } else {
+            WarmArgs::Any
+        },
+        memory_mib: raw.memory_mib,
     })
 }
 
@@ -290,6 +377,10 @@ name = "ruby"
 aliases = ["rb"]
 program = ".main.rb"
 command = ["ruby", "{program}"]
+[language.warm]
+env = { WAIT = "1" }
+cold_env = ["RUBY*", "TZ"]
+memory_mib = 40
 [[language]]
 name = "bash"
 program = ".main.sh"
@@ -306,6 +397,11 @@ env = { B = "2" }
         assert_eq!(manifest.image.language("RB").unwrap().name, "ruby");
         assert_eq!(manifest.image.language("bash").unwrap().env["B"], "2");
         assert!(manifest.image.language("python").is_none());
+        let warm = manifest.image.languages[0].warm.clone().unwrap();
+        assert_eq!((warm.memory_mib, warm.args), (40, WarmArgs::Any));
+        assert_eq!(warm.env["WAIT"], "1");
+        assert_eq!(warm.cold_env.len(), 2);
+        assert_eq!(manifest.image.languages[1].warm, None);
     }
 
     /// One bad file a rule: what is replaced in the good one, and the rule's name.
@@ -335,6 +431,17 @@ env = { B = "2" }
             ("\"rb\"", "\"R B\"", "LanguageName"),
             ("\"rb\"", "\"ruby\"", "Twice"),
             ("\"rb\"", "\"bash\"", "Twice"),
+            ("WAIT", "LD_PRELOAD", "Variable"),
+            ("RUBY*", "RU*BY", "Pattern"),
+            ("memory_mib = 40", "memory_mib = 0", "WarmMemory"),
+            ("memory_mib = 40", "memory_mib = 513", "WarmMemory"),
+            ("memory_mib = 40", "", "Syntax"),
+            ("memory_mib = 40", "memory_mib = 40\nhook = \"x\"", "Syntax"),
+            (
+                "env = { B = \"2\" }",
+                "[language.warm]\nenv = {}\ncold_env = []\nmemory_mib = 1",
+                "WarmSecond",
+            ),
             (".main.rb", "main.rb", "Program"),
             (".main.rb", ".../x", "Program"),
             (".main.rb", "..", "Program"),

@@ -16,6 +16,7 @@ mod fake;
 mod language;
 mod line;
 mod manifest;
+mod warm;
 
 pub use base::{BASE, BaseError, Bootstrap, BootstrapError, Mmdebstrap};
 pub use build::{BuildError, Built, Outcome, Present, Rebuild, build, list, remove};
@@ -28,6 +29,7 @@ pub use language::{
 };
 pub use line::{Line, Progress};
 pub use manifest::ManifestError;
+pub use warm::{Pattern, Warm, WarmArgs};
 
 /// The label of a built-in image that holds its name.
 ///

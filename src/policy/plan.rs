@@ -37,6 +37,17 @@ pub struct RunPlan {
     pub env: BTreeMap<String, String>,
     /// The image's and the language's variables.
     pub image_env: BTreeMap<String, String>,
+    /// Whether an interpreter that waits may run it.
+    pub start: Start,
+}
+
+/// Which interpreter a program gets. What differs is only how long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The one that waits, if one does, else a new one.
+    Warm,
+    /// A new one.
+    Cold,
 }
 
 impl RunPlan {
@@ -44,27 +55,36 @@ impl RunPlan {
     /// image's own search path counts where its description says nothing: it is hostile, and good for programs inside.
     #[must_use]
     pub fn environment(&self, uid: u32, image_path: Option<&str>) -> Vec<(String, String)> {
-        let user = format!("sandbox{uid}");
-        let fixed = [
-            ("PATH", image_path.unwrap_or(PATH).to_owned()),
-            ("HOME", format!("{WORKSPACE}/.home")),
-            ("LANG", "C.UTF-8".to_owned()),
-            ("LOGNAME", user.clone()),
-            ("USER", user),
-        ];
-        let mut all: BTreeMap<String, String> = fixed
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
-        for layer in [&self.image_env, &self.env] {
-            all.extend(
-                layer
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.clone())),
-            );
-        }
-        all.into_iter().collect()
+        environment(&[&self.image_env, &self.env], uid, image_path)
     }
+}
+
+/// What every program's environment begins with, and `layers` over it, the last of which wins.
+pub(super) fn environment(
+    layers: &[&BTreeMap<String, String>],
+    uid: u32,
+    image_path: Option<&str>,
+) -> Vec<(String, String)> {
+    let user = format!("sandbox{uid}");
+    let fixed = [
+        ("PATH", image_path.unwrap_or(PATH).to_owned()),
+        ("HOME", format!("{WORKSPACE}/.home")),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("LOGNAME", user.clone()),
+        ("USER", user),
+    ];
+    let mut all: BTreeMap<String, String> = fixed
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    for layer in layers {
+        all.extend(
+            layer
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+    }
+    all.into_iter().collect()
 }
 
 /// One input of a run.

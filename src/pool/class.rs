@@ -27,6 +27,8 @@ impl Class {
             shm_mib,
             limits,
             network,
+            // The image's own, and the same for all of its sandboxes.
+            warm_up: _,
         } = launch;
         Self {
             image: image.clone(),
@@ -56,6 +58,7 @@ mod tests {
             shm_mib: 64,
             limits: Limits::DEFAULT,
             network: Network::None,
+            warm_up: None,
         };
         change(&mut launch);
         Class::of(&launch)

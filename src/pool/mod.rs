@@ -18,6 +18,7 @@ mod keeper;
 mod plan;
 mod shelf;
 mod start;
+mod warm;
 
 use std::{
     sync::{
@@ -28,7 +29,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, Semaphore, oneshot},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,8 @@ struct Inner {
     numbers: AtomicU64,
     /// How many may wait on the daemon's machine, as soon as it is known.
     room: AtomicUsize,
+    /// Turns to boot an interpreter.
+    warming: Semaphore,
     /// Wakes the keeper when there is something to keep.
     occupied: Notify,
     closed: CancellationToken,
@@ -83,6 +86,15 @@ pub struct Taken {
     pub sandbox: Arc<Sandbox>,
     /// How it came to be had.
     pub origin: Origin,
+}
+
+/// How many sandboxes wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// All of them.
+    pub all: usize,
+    /// Those with a booted interpreter.
+    pub warm: usize,
 }
 
 /// How a sandbox was had.
@@ -141,6 +153,7 @@ impl Pool {
                 shelves: Mutex::default(),
                 numbers: AtomicU64::new(0),
                 room: AtomicUsize::new(usize::MAX),
+                warming: Semaphore::new(1),
                 occupied: Notify::new(),
                 closed: CancellationToken::new(),
             }),
@@ -217,8 +230,8 @@ impl Pool {
 
     /// How many sandboxes wait, of all classes.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.inner.shelves().ready()
+    pub fn waiting(&self) -> Waiting {
+        self.inner.shelves().waiting()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::{class::Class, demand::Bounds, shelf::Shelf};
+use super::{Waiting, class::Class, demand::Bounds, shelf::Shelf};
 use crate::policy::{Launch, Permit};
 
 /// Starts under way at a time. More of them do not make more sandboxes a second, each only takes longer.
@@ -72,6 +72,14 @@ impl<S, E> Shelves<S, E> {
     /// How many wait, of all classes.
     pub(super) fn ready(&self) -> usize {
         self.all.values().map(Shelf::ready).sum()
+    }
+
+    /// The same, and how many of them have a booted interpreter.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            all: self.ready(),
+            warm: self.all.values().map(Shelf::warm).sum(),
+        }
     }
 
     fn starting(&self) -> usize {
@@ -154,6 +162,7 @@ mod tests {
             shm_mib: 16,
             limits: Limits::DEFAULT,
             network: Network::None,
+            warm_up: None,
         })
     }
 

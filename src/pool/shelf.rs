@@ -79,6 +79,11 @@ impl<S, E> Shelf<S, E> {
         self.idle.len()
     }
 
+    /// How many of those have a booted interpreter.
+    pub(super) fn warm(&self) -> usize {
+        self.idle.iter().filter(|member| member.warm).count()
+    }
+
     /// How many calls wait. Those that have given up are forgotten here.
     pub(super) fn waiting(&mut self) -> usize {
         self.waiters.retain(|waiter| !waiter.reply.is_closed());
@@ -206,6 +211,7 @@ mod tests {
             shm_mib: 16,
             limits: Limits::DEFAULT,
             network: Network::None,
+            warm_up: None,
         });
         let mut shelf = Test::new(permit, Instant::now());
         for (number, (sandbox, warm)) in members.iter().enumerate() {

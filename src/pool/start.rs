@@ -24,6 +24,8 @@ type ShelfOf = Shelf<Arc<Sandbox>, EngineError>;
 /// What one that waits takes of the daemon's machine with a booted interpreter, in MiB: more than a Python with
 /// pandas and matplotlib.
 const MEMBER_MIB: u64 = 80;
+/// Interpreters that boot at a time besides the first, however many processors there are.
+const MAX_WARMING: usize = 7;
 /// How much of the daemon's machine those that wait may take together, in quarters.
 const QUARTERS: u64 = 3;
 
@@ -100,6 +102,10 @@ impl Inner {
             let room = machine.memory_bytes / 4 * QUARTERS / (MEMBER_MIB * MIB);
             let room = usize::try_from(room).unwrap_or(usize::MAX);
             self.room.store(room, Ordering::Relaxed);
+            // Half of the processors, of which one was there from the start.
+            let spare = usize::try_from(machine.cpus / 2).unwrap_or(0);
+            self.warming
+                .add_permits(spare.saturating_sub(1).min(MAX_WARMING));
             if room < self.options.bounds.max {
                 tracing::info!(
                     room,
@@ -153,7 +159,7 @@ impl Inner {
 
     /// To a call that waits, else to those that wait for one, unless there are enough of them.
     fn place(
-        &self,
+        self: &Arc<Self>,
         stock: &mut ShelfOf,
         sandbox: Arc<Sandbox>,
         room: bool,
@@ -164,9 +170,11 @@ impl Inner {
         if !room || stock.ready() >= stock.demand.target() {
             return Some(sandbox);
         }
+        let number = self.number();
+        self.warm_up(number, &sandbox);
         stock.put(Member {
             sandbox,
-            number: self.number(),
+            number,
             warm: false,
         });
         self.occupied.notify_one();

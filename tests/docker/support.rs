@@ -118,6 +118,7 @@ pub(crate) async fn run(sandbox: &Sandbox, argv: &[&str]) -> Ran {
             skip_dirs: vec![],
             max_files: 0,
         },
+        warm: None,
     };
     let mut run = sandbox.run(spec, None).await.unwrap();
     let (mut stdout, mut stderr, mut exit) = (Vec::new(), Vec::new(), None);
@@ -126,7 +127,7 @@ pub(crate) async fn run(sandbox: &Sandbox, argv: &[&str]) -> Ran {
             RunEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
             RunEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
             RunEvent::Exited(ended) => exit = Some(ended),
-            RunEvent::Started | RunEvent::NewFile(_) => {}
+            RunEvent::Started { .. } | RunEvent::NewFile(_) => {}
         }
     }
     Ran {

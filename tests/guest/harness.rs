@@ -156,6 +156,7 @@ pub(crate) fn spec(script: &str) -> RunSpec {
             skip_dirs: vec!["node_modules".to_owned()],
             max_files: 16,
         },
+        warm: None,
     }
 }
 
@@ -163,7 +164,7 @@ pub(crate) async fn hear(run: &mut Run) -> Result<Said, TetherError> {
     let mut said = Said::default();
     while let Some(event) = run.next().await? {
         match event {
-            RunEvent::Started => {}
+            RunEvent::Started { .. } => {}
             RunEvent::Stdout(bytes) => said.stdout.extend_from_slice(&bytes),
             RunEvent::Stderr(bytes) => said.stderr.extend_from_slice(&bytes),
             RunEvent::NewFile(entry) => {

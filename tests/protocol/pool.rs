@@ -25,7 +25,7 @@ async fn with(config: &str) -> World {
 impl World {
     async fn until_waiting(&self, count: usize) {
         let broker = &self.broker;
-        until("sandboxes wait", || broker.waiting() >= count).await;
+        until("sandboxes wait", || broker.waiting().all >= count).await;
     }
 
     /// The id of the one container there is.
@@ -55,7 +55,7 @@ async fn nothing_is_started_before_the_first_call() {
     let world = pooled().await;
     world.tool("list_files", json!({})).await;
     assert_eq!(world.created(), 0);
-    assert_eq!(world.broker.waiting(), 0);
+    assert_eq!(world.broker.waiting().all, 0);
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ async fn an_image_that_is_removed_takes_those_that_wait_with_it_and_a_call_is_to
     until("changes are followed", followed).await;
     world.daemon.forget_image("belljar/python:latest");
     world.until_empty().await;
-    assert_eq!(world.broker.waiting(), 0);
+    assert_eq!(world.broker.waiting().all, 0);
     let refused = world.run("out x").await;
     let text = refused.refusal().unwrap();
     assert!(text.contains("belljar images build python"), "{text}");
@@ -285,7 +285,7 @@ async fn less_of_something_or_another_workspace_gets_one_of_its_own() {
         assert!(world.created() > created, "{limits}");
     }
     assert_eq!(world.daemon.count(Verb::Update), 0);
-    assert_eq!(world.broker.waiting(), 1, "it waits on");
+    assert_eq!(world.broker.waiting().all, 1, "it waits on");
 }
 
 #[tokio::test]
@@ -356,7 +356,7 @@ async fn the_end_of_the_server_is_the_end_of_those_that_wait() {
     world.until_waiting(4).await;
     world.broker.stop().await;
     world.until_empty().await;
-    assert_eq!(world.broker.waiting(), 0);
+    assert_eq!(world.broker.waiting().all, 0);
 }
 
 #[tokio::test]

@@ -17,4 +17,4 @@ pub mod mux;
 
 /// The version of the messages. Server and guest are built together and compare it in the hello, so
 /// that a stale guest volume is found out instead of being misread.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

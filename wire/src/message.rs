@@ -15,6 +15,9 @@ pub enum Request {
     /// [`ToRun::StdinEnd`]) one way; [`FromRun`], stdout and stderr the other. The server's dropping
     /// of the stream kills the run.
     Run(RunSpec),
+    /// Starts an interpreter that waits for its program; the guest answers with [`FromWarm`]. The
+    /// server's dropping of the stream before the answer ends it.
+    Warm(WarmSpec),
     /// Kills the run of this number, if it still runs. On a stream of its own, since stdin that
     /// nobody reads may have filled the run's. The guest closes the stream without a word.
     Kill(RunId),
@@ -87,6 +90,41 @@ pub struct RunSpec {
     pub nproc: Option<u64>,
     /// What to report of the files that the run left.
     pub collect: Collect,
+    /// What to tell the interpreter that waits, if one does; absent: start a new one in any case.
+    pub warm: Option<Handover>,
+}
+
+/// An interpreter to start before its program is known. It is the process that the program will
+/// run in: its command is the language's own, and it stops in a hook of the image until it hears of
+/// its program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmSpec {
+    /// The command, as in [`RunSpec::argv`], without arguments of a program's.
+    pub argv: Vec<String>,
+    /// The whole environment, with what tells the hook to wait.
+    pub env: Vec<(String, String)>,
+    /// Working directory, absolute.
+    pub cwd: String,
+    /// As in [`RunSpec::nproc`].
+    pub nproc: Option<u64>,
+}
+
+/// What an interpreter that waits is told of its program, beside the environment and standard input
+/// of the [`RunSpec`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The program's arguments.
+    pub args: Vec<String>,
+}
+
+/// The guest's answer to [`Request::Warm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromWarm {
+    /// An interpreter waits. The next run takes it or ends it.
+    Ready,
+    /// None does: the hook did not say that it waits, or a run came first. The next run starts its
+    /// own, as ever.
+    Failed,
 }
 
 /// A small file inside a request. Mode 0644.
@@ -128,7 +166,10 @@ pub enum ToRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromRun {
     /// The program runs.
-    Started,
+    Started {
+        /// Whether an interpreter that waited runs it.
+        warm: bool,
+    },
     /// A regular file that is new or changed since the run began.
     NewFile(Entry),
     /// Every process of the run is dead and everything was said.

@@ -3,7 +3,7 @@
 //! It speaks the protocol over an in-memory stream, keeps a workspace in a map, and takes the text
 //! of a "program" for a script of its own (see [`script`]), in which it can also be told to lie. Some
 //! paths make it lie as well: writing `lie/early`, `lie/stall` or `lie/path`, reading `lie/more` (once
-//! it is there), listing `lie`. It must never be part of a sandbox: it runs nothing and isolates nothing.
+//! it is there), listing `lie`; and so do commands of an interpreter that is to wait (see `warm`). It must never be part of a sandbox: it runs nothing and isolates nothing.
 
 mod run;
 pub mod script;
@@ -20,8 +20,8 @@ use belljar_wire::PROTOCOL;
 use belljar_wire::frame::{FrameError, FrameReader, FrameWriter, Kind};
 use belljar_wire::limits::{MAX_REPLY, MAX_REQUEST};
 use belljar_wire::message::{
-    Entry, EntryKind, FromHello, FromList, GuestError, Hidden, ListDir, ReadEnd, ReadFile, Ready,
-    Request, RunId, ToHello, WriteFile,
+    Entry, EntryKind, FromHello, FromList, FromWarm, GuestError, Hidden, ListDir, ReadEnd,
+    ReadFile, Ready, Request, RunId, ToHello, WarmSpec, WriteFile,
 };
 use belljar_wire::mux::{self, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};
@@ -110,6 +110,10 @@ struct Guest {
     current: Arc<Mutex<Option<(RunId, CancellationToken)>>>,
     vanish: CancellationToken,
     full: Arc<AtomicBool>,
+    /// Whether an interpreter waits for the next run.
+    waiting: Arc<AtomicBool>,
+    /// Whether it says so of every run.
+    always_warm: Arc<AtomicBool>,
 }
 
 async fn serve(io: DuplexStream, guest: Guest) {
@@ -146,6 +150,8 @@ impl Guest {
             current: Arc::default(),
             vanish: CancellationToken::new(),
             full: Arc::default(),
+            waiting: Arc::default(),
+            always_warm: Arc::default(),
         }
     }
 
@@ -159,6 +165,7 @@ impl Guest {
         match frame.message()? {
             Request::Hello(_) => self.hello(reader, writer).await,
             Request::Run(spec) => self.run(spec, reader, writer).await,
+            Request::Warm(spec) => self.warm(&spec, writer).await,
             Request::Kill(id) => {
                 if let Some((current, kill)) = &*self.current()
                     && *current == id
@@ -200,6 +207,31 @@ impl Guest {
             }
         }
         Ok(())
+    }
+
+    /// The command's first word says what becomes of it.
+    async fn warm(&self, spec: &WarmSpec, mut writer: Writer) -> Result<(), FrameError> {
+        let answer = match spec.argv.first().map_or("", String::as_str) {
+            "stall" => return std::future::pending().await,
+            "fail" => FromWarm::Failed,
+            "lie/twice" => {
+                writer.send(&FromWarm::Ready).await?;
+                FromWarm::Ready
+            }
+            "lie/bytes" => {
+                writer.send_bytes(Kind::Data, b"ready").await?;
+                return writer.close().await;
+            }
+            "lie/always" => {
+                self.always_warm.store(true, Ordering::Relaxed);
+                FromWarm::Ready
+            }
+            _ => FromWarm::Ready,
+        };
+        self.waiting
+            .store(answer == FromWarm::Ready, Ordering::Relaxed);
+        writer.send(&answer).await?;
+        writer.close().await
     }
 
     async fn write(

@@ -152,10 +152,17 @@ fn host(ask: &Ask<'_>) -> HostSpec {
 /// What a launch's limits come to for the daemon: the part of them that can be raised later.
 pub(super) fn resources(launch: &Launch, runtime: RuntimeKind) -> Resources {
     let Launch {
-        limits, shm_mib, ..
+        limits,
+        shm_mib,
+        warm_up,
+        ..
     } = launch;
     let files = u64::from(limits.workspace_mib) + TMP_MIB + u64::from(*shm_mib);
-    let memory = bytes(u64::from(limits.memory_mib) + files + GUEST_MIB);
+    // What an interpreter took before its program came is not the program's.
+    let warm = warm_up
+        .as_ref()
+        .map_or(0, |warm_up| u64::from(warm_up.memory_mib));
+    let memory = bytes(u64::from(limits.memory_mib) + files + GUEST_MIB + warm);
     Resources {
         memory,
         memory_swap: memory,

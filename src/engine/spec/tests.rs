@@ -22,6 +22,7 @@ impl World {
                 shm_mib: 16,
                 limits: Limits::DEFAULT,
                 network: Network::None,
+                warm_up: None,
             },
             image: Image {
                 id: "sha256:abc".into(),

@@ -17,6 +17,7 @@ mod hello;
 mod run;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,8 +33,10 @@ use tokio_util::compat::TokioAsyncReadCompatExt as _;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use belljar_wire::message;
+pub use belljar_wire::message::FromWarm;
 pub use files::{FileStream, Listing};
 pub use run::{Killer, Run, RunEvent};
+pub use warm::WARM_DEADLINE;
 
 /// How long the guest may take from the start of the connection to its answer. Stops a container
 /// that hangs before its guest runs, or a hostile image, from holding a caller for ever.

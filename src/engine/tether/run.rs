@@ -27,6 +27,7 @@ impl Tether {
     pub async fn run(&self, mut spec: RunSpec, stdin: Option<Bytes>) -> Result<Run, TetherError> {
         let id = self.next_run();
         let files_left = spec.collect.max_files;
+        let may_be_warm = spec.warm.is_some();
         spec.id = id;
         spec.stdin = if stdin.is_some() {
             StdinKind::Stream
@@ -50,6 +51,7 @@ impl Tether {
             feed: Some(feed),
             phase: Phase::Starting,
             files_left,
+            may_be_warm,
             link,
         })
     }
@@ -67,6 +69,7 @@ pub struct Run {
     feed: Option<Feed>,
     phase: Phase,
     files_left: u32,
+    may_be_warm: bool,
     link: Link,
 }
 
@@ -84,7 +87,10 @@ enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEvent {
     /// The program runs.
-    Started,
+    Started {
+        /// Whether an interpreter that waited runs it, as the guest says.
+        warm: bool,
+    },
     /// It wrote this to standard output; at most 64 KiB, never empty.
     Stdout(Bytes),
     /// It wrote this to standard error; at most 64 KiB, never empty.
@@ -192,9 +198,13 @@ impl Run {
 
     fn message(&mut self, message: FromRun) -> Result<RunEvent, TetherError> {
         match (message, self.phase) {
-            (FromRun::Started, Phase::Starting) => {
+            (FromRun::Started { warm }, Phase::Starting) => {
+                // What was asked to be new is not said to be old.
+                if warm && !self.may_be_warm {
+                    return Err(Violation::Order.into());
+                }
                 self.phase = Phase::Running;
-                Ok(RunEvent::Started)
+                Ok(RunEvent::Started { warm })
             }
             (FromRun::Failed(error), Phase::Starting) => Err(error.into()),
             (FromRun::NewFile(entry), Phase::Running | Phase::Collecting) => {
@@ -211,7 +221,10 @@ impl Run {
                 Ok(RunEvent::Exited(exit))
             }
             (
-                FromRun::Started | FromRun::Failed(_) | FromRun::NewFile(_) | FromRun::Exited(_),
+                FromRun::Started { .. }
+                | FromRun::Failed(_)
+                | FromRun::NewFile(_)
+                | FromRun::Exited(_),
                 _,
             ) => Err(Violation::Order.into()),
         }

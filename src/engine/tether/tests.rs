@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use belljar_wire::message::{
-    Collect, EndedBy, ExitStatus, GuestError, Hidden, InlineFile, RunId, RunSpec, StdinKind,
+    Collect, EndedBy, ExitStatus, GuestError, Handover, Hidden, InlineFile, RunId, RunSpec,
+    StdinKind, WarmSpec,
 };
 use bytes::Bytes;
 
@@ -56,6 +57,7 @@ fn spec(script: &str) -> RunSpec {
             skip_dirs: vec!["skipped".to_owned()],
             max_files: 2,
         },
+        warm: None,
     }
 }
 
@@ -72,7 +74,7 @@ async fn hear(run: &mut Run) -> Result<Said, TetherError> {
     let mut said = Said::default();
     while let Some(event) = run.next().await? {
         match event {
-            RunEvent::Started => {}
+            RunEvent::Started { .. } => {}
             RunEvent::Stdout(bytes) => said.stdout.extend_from_slice(&bytes),
             RunEvent::Stderr(bytes) => said.stderr.extend_from_slice(&bytes),
             RunEvent::NewFile(entry) => said.files.push(entry.path),
@@ -171,7 +173,10 @@ async fn a_deadline_ends_a_run() {
 async fn a_second_run_at_a_time_is_refused_without_harm() {
     let (tether, _) = tether().await;
     let mut first = tether.run(spec("hang"), None).await.unwrap();
-    assert_eq!(first.next().await.unwrap(), Some(RunEvent::Started));
+    assert_eq!(
+        first.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     let second = run(&tether, "out second").await;
     assert!(matches!(second, Err(TetherError::Guest(GuestError::Busy))));
     first.killer().kill().await.unwrap();
@@ -342,7 +347,10 @@ async fn a_guest_that_answers_pings_is_kept() {
 async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
     let (tether, _) = tether().await;
     let mut run = tether.run(spec("lie stubborn"), None).await.unwrap();
-    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started));
+    assert_eq!(
+        run.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     let waited = tokio::time::timeout(Duration::from_mins(10), run.next()).await;
     assert!(waited.is_err());
 }
@@ -351,7 +359,85 @@ async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
 async fn dropping_a_tether_ends_its_guest() {
     let (tether, _) = tether().await;
     let mut run = tether.run(spec("hang"), None).await.unwrap();
-    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started));
+    assert_eq!(
+        run.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     drop(tether);
     assert!(matches!(run.next().await, Err(TetherError::Lost)));
+}
+
+fn warm_spec(word: &str) -> WarmSpec {
+    WarmSpec {
+        argv: vec![word.to_owned()],
+        env: Vec::new(),
+        cwd: "/workspace".to_owned(),
+        nproc: None,
+    }
+}
+
+/// What the first event of a run says of the interpreter.
+async fn is_warm(
+    tether: &Tether,
+    script: &str,
+    warm: Option<Handover>,
+) -> Result<bool, TetherError> {
+    let spec = RunSpec {
+        warm,
+        ..spec(script)
+    };
+    let mut run = tether.run(spec, None).await?;
+    let first = run.next().await?;
+    hear(&mut run).await?;
+    match first {
+        Some(RunEvent::Started { warm }) => Ok(warm),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn handover() -> Option<Handover> {
+    Some(Handover { args: Vec::new() })
+}
+
+#[tokio::test]
+async fn one_run_gets_the_interpreter_that_waits() {
+    let (tether, _) = tether().await;
+    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    let answer = tether.warm_up(warm_spec("scripted")).await.unwrap();
+    assert_eq!(answer, FromWarm::Ready);
+    assert!(is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    tether.warm_up(warm_spec("scripted")).await.unwrap();
+    assert!(!is_warm(&tether, "exit 0", None).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interpreter_that_will_not_wait_is_no_fault_of_the_sandbox() {
+    let (tether, _) = tether().await;
+    for word in ["fail", "stall"] {
+        let answer = tether.warm_up(warm_spec(word)).await.unwrap();
+        assert_eq!(answer, FromWarm::Failed, "{word}");
+    }
+    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_guest_that_lies_about_waiting_is_given_up() {
+    for (word, violation) in [
+        ("lie/twice", Violation::Order),
+        ("lie/bytes", Violation::Frame),
+    ] {
+        let (tether, _) = tether().await;
+        let error = tether.warm_up(warm_spec(word)).await.unwrap_err();
+        assert!(
+            matches!(error, TetherError::Violation(found) if found == violation),
+            "{word}: {error:?}"
+        );
+        tether.lost().await;
+    }
+    let (tether, _) = tether().await;
+    tether.warm_up(warm_spec("lie/always")).await.unwrap();
+    let error = is_warm(&tether, "exit 0", None).await.unwrap_err();
+    assert!(matches!(error, TetherError::Violation(Violation::Order)));
 }

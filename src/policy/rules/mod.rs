@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Denial, Launch, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Upload, UploadAsk,
-    WORKSPACE, files, program,
+    Denial, Launch, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Start, Upload,
+    UploadAsk, WORKSPACE, WarmUp, files, program,
 };
 use crate::{
     config::{Languages, LimitSettings, SessionSettings, Settings, list},
@@ -190,18 +190,18 @@ impl Policy {
         program::check_stdin(ask.stdin.as_deref())?;
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
+        let start = start(language, &ask.args, &ask.env);
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
             Some(seconds) => WallTime::parse(seconds, self.limits.timeout_ceiling)?,
         };
         let files = files::inputs(ask.files, &program, limits.workspace_mib)?;
-        let mut image_env: BTreeMap<String, String> = image.env.clone();
-        image_env.extend(language.env.clone());
         Ok(RunPlan {
             language: language.name.clone(),
             args: ask.args.len(),
             argv: argv(language, ask.args),
+            start,
             program,
             code: ask.code,
             stdin: ask.stdin,
@@ -209,7 +209,7 @@ impl Policy {
             timeout,
             output_kib: limits.output_kib,
             env: ask.env,
-            image_env,
+            image_env: image_env(image, language),
         })
     }
 }
@@ -224,7 +224,35 @@ fn launch(image: &Image, limits: Limits, network: Network) -> Launch {
         shm_mib: image.shm_mib,
         limits,
         network,
+        warm_up: warm_up(image),
     }
+}
+
+/// The interpreter of the image's own language, where it can wait.
+fn warm_up(image: &Image) -> Option<WarmUp> {
+    let language = image.languages.first()?;
+    let warm = language.warm.as_ref()?;
+    Some(WarmUp {
+        argv: argv(language, Vec::new()),
+        image_env: image_env(image, language),
+        hook_env: warm.env.clone(),
+        memory_mib: warm.memory_mib,
+    })
+}
+
+/// A waiting interpreter is only for programs that would not notice.
+fn start(language: &Language, args: &[String], env: &BTreeMap<String, String>) -> Start {
+    match &language.warm {
+        Some(warm) if warm.suits(args, env) => Start::Warm,
+        Some(_) | None => Start::Cold,
+    }
+}
+
+/// The variables of every program of a language in an image.
+fn image_env(image: &Image, language: &Language) -> BTreeMap<String, String> {
+    let mut env = image.env.clone();
+    env.extend(language.env.clone());
+    env
 }
 
 /// A list of words, never a shell's line: no text of a caller's is ever parsed by a shell of ours.

@@ -68,6 +68,7 @@ fn a_fresh_run_gets_the_defaults_and_exactly_its_command() {
         shm_mib: 32,
         limits: Limits::DEFAULT,
         network: Network::None,
+        warm_up: None,
     };
     assert_eq!(launch, expected);
     // A caller's argument is never a place for ours.
@@ -85,6 +86,58 @@ fn a_fresh_run_gets_the_defaults_and_exactly_its_command() {
     assert_eq!(plan.program.as_bytes(), b".main.rb");
     assert_eq!(plan.timeout, WallTime::from_secs(20));
     assert_eq!(plan.output_kib, Limits::DEFAULT.output_kib);
+}
+
+#[test]
+fn a_waiting_interpreter_is_for_programs_that_would_not_notice() {
+    let start = |language: &str, args: &[&str], env: &[&str]| {
+        let (launch, plan) = fresh(RunAsk {
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            env: env
+                .iter()
+                .map(|&name| (name.to_owned(), String::new()))
+                .collect(),
+            ..ask(language)
+        })
+        .unwrap();
+        (launch.warm_up.is_some(), plan.start)
+    };
+    let (warm, cold) = ((true, Start::Warm), (true, Start::Cold));
+    assert_eq!(start("python", &["x"], &["GREETING"]), warm);
+    for name in [
+        "PYTHONHASHSEED",
+        "OMP_NUM_THREADS",
+        "MPLBACKEND",
+        "TZ",
+        "LANG",
+        "HOME",
+        "PATH",
+    ] {
+        assert_eq!(start("python", &[], &["GREETING", name]), cold, "{name}");
+    }
+    assert_eq!(start("javascript", &["x"], &["GREETING"]), warm);
+    for name in ["NODE_OPTIONS", "NODE_ENV", "TZ", "LC_ALL"] {
+        assert_eq!(start("javascript", &[], &[name]), cold, "{name}");
+    }
+    assert_eq!(start("bash", &[], &[]), warm);
+    assert_eq!(start("bash", &["x"], &[]), cold);
+    assert_eq!(start("bash", &[], &["GREETING"]), cold);
+    assert_eq!(start("ruby", &[], &[]), (false, Start::Cold));
+}
+
+#[test]
+fn an_interpreter_waits_with_what_every_program_has_and_the_hooks_own() {
+    let (launch, plan) = fresh(ask("python")).unwrap();
+    let warm_up = launch.warm_up.unwrap();
+    assert_eq!(warm_up.argv, plan.argv);
+    let mut expected = plan.environment(52007, Some("/image/bin"));
+    for (name, value) in &warm_up.hook_env {
+        assert!(expected.iter().all(|(known, _)| known != name), "{name}");
+        expected.push((name.clone(), value.clone()));
+    }
+    expected.sort();
+    assert!(!warm_up.hook_env.is_empty());
+    assert_eq!(warm_up.environment(52007, Some("/image/bin")), expected);
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! How an interpreter waits for its program, and which programs it is not for.
+//!
+//! An interpreter that waits has booted with the image's own variables. Whoever brings variables that would have
+//! changed how it boots gets a new one: here stands which those are, so that nobody has to ask for it.
+
+use std::collections::BTreeMap;
+
+use super::language::is_variable;
+
+/// The most memory of an interpreter that waits, in MiB: it comes on top of what a caller asked for.
+pub(super) const MAX_WARM_MIB: u32 = 512;
+/// The most patterns of a list.
+pub(super) const MAX_PATTERNS: usize = 128;
+
+/// An interpreter of a language that can wait for its program in a hook of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warm {
+    /// Variables that tell the hook to wait, beside those of every program. The hook takes them away.
+    pub env: BTreeMap<String, String>,
+    /// A caller's variable among these needs a new interpreter.
+    pub cold_env: Vec<Pattern>,
+    /// Which arguments the waiting interpreter can be given.
+    pub args: WarmArgs,
+    /// What it takes while it waits, in MiB, so that programs keep what they asked for.
+    pub memory_mib: u32,
+}
+
+/// Whether a waiting interpreter can still be given a program's arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmArgs {
+    /// Any.
+    Any,
+    /// None: a program with arguments needs a new interpreter.
+    None,
+}
+
+impl Warm {
+    /// Whether the waiting interpreter can run a program with these arguments and variables of a caller's as a new
+    /// one would.
+    #[must_use]
+    pub fn suits(&self, args: &[String], env: &BTreeMap<String, String>) -> bool {
+        let args_fit = match self.args {
+            WarmArgs::Any => true,
+            WarmArgs::None => args.is_empty(),
+        };
+        args_fit
+            && !env
+                .keys()
+                .any(|name| self.cold_env.iter().any(|pattern| pattern.matches(name)))
+    }
+}
+
+/// The name of a variable, or the beginning of names: `TZ`, `PYTHON*`, `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// This variable.
+    Name(String),
+    /// Every variable whose name begins so.
+    Prefix(String),
+}
+
+impl Pattern {
+    /// Reads a pattern. A `*` stands only at its end.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.strip_suffix('*') {
+            Some("") => Some(Self::Prefix(String::new())),
+            Some(prefix) => is_variable(prefix).then(|| Self::Prefix(prefix.to_owned())),
+            None => is_variable(text).then(|| Self::Name(text.to_owned())),
+        }
+    }
+
+    /// Whether the variable of that name is meant.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::Prefix(prefix) => name.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warm(args: WarmArgs, patterns: &[&str]) -> Warm {
+        Warm {
+            env: BTreeMap::new(),
+            cold_env: patterns
+                .iter()
+                .map(|text| Pattern::parse(text).unwrap())
+                .collect(),
+            args,
+            memory_mib: 1,
+        }
+    }
+
+    fn suits(warm: &Warm, args: &[&str], names: &[&str]) -> bool {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        let env = names
+            .iter()
+            .map(|&name| (name.to_owned(), String::new()))
+            .collect();
+        warm.suits(&args, &env)
+    }
+
+    #[test]
+    fn variables_of_the_list_need_a_new_interpreter() {
+        let python = warm(WarmArgs::Any, &["PYTHON*", "TZ"]);
+        for names in [&[][..], &["GREETING"], &["TZDIR"], &["APYTHON", "python"]] {
+            assert!(suits(&python, &["x"], names), "{names:?}");
+        }
+        for names in [&["PYTHONHASHSEED"][..], &["A", "TZ"], &["PYTHON"]] {
+            assert!(!suits(&python, &[], names), "{names:?}");
+        }
+        let bash = warm(WarmArgs::None, &["*"]);
+        assert!(suits(&bash, &[], &[]));
+        assert!(!suits(&bash, &[], &["A"]) && !suits(&bash, &["x"], &[]));
+    }
+
+    #[test]
+    fn a_star_stands_at_the_end_of_a_name() {
+        assert_eq!(Pattern::parse("*"), Some(Pattern::Prefix(String::new())));
+        assert_eq!(
+            Pattern::parse("LC_*"),
+            Some(Pattern::Prefix("LC_".to_owned()))
+        );
+        for bad in ["", "**", "*A", "A*B", "A B", "1*", "A=*", "A-B"] {
+            assert_eq!(Pattern::parse(bad), None, "{bad:?}");
+        }
+    }
+}
