@@ -154,19 +154,24 @@ impl Recorder {
         draft
     }
 
-    /// A program is about to run: keeps its code and arguments, and writes the line that tells of it even if the
-    /// server dies before its end.
-    pub(super) async fn begin(
-        &self,
-        draft: &Draft,
-        caller: &Caller,
-        run: &RunId,
-        plan: &RunPlan,
-    ) -> Result<(), Refusal> {
+    /// A program is about to run: writes the line that tells of it, with its code's digest, even if the server dies
+    /// before its end.
+    pub(super) fn begin(&self, draft: &Draft) -> Result<(), Refusal> {
         self.log.append(Event {
             action: Action::BeginRun,
             ..draft.event.clone()
         })?;
+        Ok(())
+    }
+
+    /// Keeps what a program is: its code, arguments and standard input. Where that fails, the program must not go on,
+    /// and nothing of it may be answered.
+    pub(super) async fn keep_program(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        plan: &RunPlan,
+    ) -> Result<(), Refusal> {
         self.keep(caller, run, "code", Bytes::from(plan.code.clone()))
             .await?;
         let args = &plan.argv[plan.argv.len() - plan.args..];

@@ -311,9 +311,7 @@ impl Broker {
                 () = self.stopping.cancelled() => return Err(Refusal::closing()),
             }
         }
-        self.recorder
-            .begin(draft, order.caller, order.run_id, order.plan)
-            .await?;
+        self.recorder.begin(draft)?;
         let stop = cancelled.child_token();
         let run = execute::execute(
             sandbox,
@@ -327,8 +325,14 @@ impl Broker {
             stop.cancel();
             std::future::pending::<()>().await;
         };
+        // The disk is written while the program runs. If it cannot be, the program is dropped, which ends it.
+        let kept = self
+            .recorder
+            .keep_program(order.caller, order.run_id, order.plan);
+        let run = async { run.await.map_err(|NotStarted(error)| error.into()) };
+        let both = async { tokio::try_join!(kept, run) };
         tokio::select! {
-            account = run => account.map_err(|NotStarted(error)| error.into()),
+            both = both => both.map(|((), account)| account),
             () = stopping => Err(Refusal::closing()),
         }
     }
@@ -381,8 +385,10 @@ impl Broker {
                 bytes: err.window.bytes(),
             },
         );
-        let stdout = self.stream(order, "stdout", captured.stdout).await;
-        let stderr = self.stream(order, "stderr", captured.stderr).await;
+        let (stdout, stderr) = tokio::join!(
+            self.stream(order, "stdout", captured.stdout),
+            self.stream(order, "stderr", captured.stderr),
+        );
         for artifact in &collected.artifacts {
             draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
         }

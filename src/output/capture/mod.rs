@@ -26,6 +26,10 @@ use crate::types::Sha256;
 /// held at a time, beside the window: a run costs less than 3 MiB of memory, whatever it prints.
 pub const SPILL_CHUNK_BYTES: usize = 512 * 1024;
 
+/// The most that is hashed at the end of a stream without a thread of its own, in bytes: about a tenth of a
+/// millisecond. Stops a caller's output from holding up the others.
+const INLINE_BYTES: usize = 64 * 1024;
+
 /// Which of a program's output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -189,6 +193,8 @@ impl Channel {
         };
         let rest = self.gathered;
         let end = match sink {
+            // Nothing but a short digest is left to do: another thread would take longer to wake.
+            Some(sink) if sink.is_unused() && rest.len() <= INLINE_BYTES => Some(sink.finish(rest)),
             Some(sink) => tokio::task::spawn_blocking(move || sink.finish(rest))
                 .await
                 .ok(),
@@ -228,6 +234,10 @@ impl Sink {
             spool,
             file: SpoolFile::None,
         }
+    }
+
+    fn is_unused(&self) -> bool {
+        matches!(self.file, SpoolFile::None)
     }
 
     fn append(&mut self, chunk: &[u8]) {
