@@ -21,12 +21,15 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{machine, program::Program};
+use crate::{machine, program::Program, stats::Ran};
 
 /// The longest that a call may take, also one that moves a gibibyte on a busy machine.
 const CALL_DEADLINE: Duration = Duration::from_mins(3);
 /// How long a server may take to end after its input has; then it is killed.
 const END_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where a result says where the time of its run went.
+const STAGES: &str = "belljar/stages_ms";
 
 type Waiting = Arc<Mutex<HashMap<u64, Sender<Value>>>>;
 
@@ -116,31 +119,43 @@ impl Server {
 
     /// Calls a tool and gives its structured result.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> anyhow::Result<Value> {
+        Ok(self.result(tool, arguments)?["structuredContent"].take())
+    }
+
+    fn result(&self, tool: &str, arguments: &Value) -> anyhow::Result<Value> {
         let result = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))?;
         ensure!(
             result["isError"] == false,
             "{tool}: {}",
             result["content"][0]["text"]
         );
-        Ok(result["structuredContent"].clone())
+        Ok(result)
     }
 
-    /// Runs a program, in a fresh container or in a session, checks what it did and gives what a client waited.
-    pub(crate) fn run(&self, program: &Program, session: Option<&str>) -> anyhow::Result<Duration> {
+    /// Runs a program, in a fresh container or in a session, checks what it did and gives what a client waited
+    /// for.
+    pub(crate) fn run(&self, program: &Program, session: Option<&str>) -> anyhow::Result<Ran> {
         let mut arguments = json!({"language": program.language.name, "code": program.code});
         if let Some(session) = session {
             arguments["session"] = session.into();
         }
         let began = Instant::now();
-        let result = self.call("run_code", &arguments)?;
+        let answer = self.result("run_code", &arguments)?;
         let took = began.elapsed();
+        let result = &answer["structuredContent"];
         let (status, text) = (&result["status"], &result["stdout"]["text"]);
         ensure!(
             status == "exited" && text == program.prints,
             "the run ended as {status} and printed {text}; standard error: {}",
             result["stderr"]["text"]
         );
-        Ok(took)
+        let stages = answer["_meta"][STAGES].as_object().into_iter().flatten();
+        Ok(Ran {
+            took,
+            stages: stages
+                .filter_map(|(name, ms)| Some((name.clone(), ms.as_f64()?)))
+                .collect(),
+        })
     }
 
     /// Opens a session and gives its id.

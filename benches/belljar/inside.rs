@@ -4,7 +4,8 @@
 //! Measured from inside, by bash around its own fork, exec and wait, so that `docker exec` (80 ms) is no part of it.
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -30,11 +31,16 @@ while read -r _; do
 done
 "#;
 
+/// Bytes of an error that are shown.
+const MAX_SAID: u64 = 4096;
+
 /// A running container that starts a program whenever it is told.
 pub(crate) struct Inside {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// What docker and the program say beside their output.
+    errors: File,
     prints: &'static str,
 }
 
@@ -54,10 +60,12 @@ impl Inside {
             program.code,
         ];
         let arguments = blueprint.docker_run(&["--interactive"], &[&around, command].concat())?;
+        let errors = tempfile::tempfile().context("make a file for errors")?;
         let mut process = Command::new("docker")
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?)
             .spawn()
             .context("start docker run")?;
         let input = process.stdin.take();
@@ -66,6 +74,7 @@ impl Inside {
             process,
             input,
             output: BufReader::new(output),
+            errors,
             prints: program.prints,
         };
         let ready = inside.line()?;
@@ -76,8 +85,16 @@ impl Inside {
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         let count = self.output.read_line(&mut line)?;
-        ensure!(count > 0, "the container ended");
+        ensure!(count > 0, "the container ended and said: {}", self.said());
         Ok(line.trim().to_owned())
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        // Without its words an error is still an error.
+        let _ = self.errors.rewind();
+        let _ = (&self.errors).take(MAX_SAID).read_to_string(&mut said);
+        said.trim().to_owned()
     }
 
     /// Starts the program, waits for its end and gives how long both took.

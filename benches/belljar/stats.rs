@@ -6,6 +6,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+/// A run of belljar's that went well.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// What its client waited.
+    pub(crate) took: Duration,
+    /// Where the server says that the time went: names and milliseconds.
+    pub(crate) stages: Vec<(String, f64)>,
+}
+
 /// What one candidate came to over all rounds.
 #[derive(Debug)]
 pub(crate) struct Series {
@@ -19,6 +28,8 @@ pub(crate) struct Series {
     pub(crate) rate: Option<Rate>,
     /// What one sample did, for a rate at the median.
     work: Option<(f64, &'static str)>,
+    /// What the server says of each run.
+    stages: Vec<(String, Vec<f64>)>,
 }
 
 /// What a sample is a number of.
@@ -59,6 +70,7 @@ impl Series {
             first_failure: None,
             rate: None,
             work: None,
+            stages: Vec::new(),
         }
     }
 
@@ -91,6 +103,30 @@ impl Series {
             Ok(took) => self.push(took.as_secs_f64() * 1000.0),
             Err(error) => self.fail(&error),
         }
+    }
+
+    /// Adds what a run of belljar's came to, with its stages.
+    pub(crate) fn record_run(&mut self, outcome: anyhow::Result<Ran>) {
+        match outcome {
+            Ok(ran) => {
+                self.record(Ok(ran.took));
+                for (name, ms) in ran.stages {
+                    match self.stages.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, all)) => all.push(ms),
+                        None => self.stages.push((name, vec![ms])),
+                    }
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The median of each stage, in the server's order.
+    pub(crate) fn stages(&self) -> Vec<(&str, f64)> {
+        self.stages
+            .iter()
+            .filter_map(|(name, all)| Some((name.as_str(), percentile(all, 50)?)))
+            .collect()
     }
 
     /// Counts a failure and keeps the first one's words.
@@ -127,10 +163,7 @@ impl Series {
 
     /// The smallest sample that so many percent of all do not exceed; `None` without samples.
     pub(crate) fn percentile(&self, percent: usize) -> Option<f64> {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        let rank = (sorted.len() * percent).div_ceil(100);
-        sorted.get(rank.saturating_sub(1)).copied()
+        percentile(&self.samples, percent)
     }
 
     /// The median.
@@ -153,4 +186,11 @@ impl Series {
             })
         })
     }
+}
+
+fn percentile(samples: &[f64], percent: usize) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
 }

@@ -91,7 +91,7 @@ pub(crate) fn claims(rows: &[(&Row, usize, Ended)]) -> String {
 
 /// A row in full.
 fn series(report: &Report, rounds: usize) -> String {
-    let mut text = format!("{}\n\n{rounds} rounds.\n\n", report.compares);
+    let mut text = format!("{}\n\nRounds: {rounds}.\n\n", report.compares);
     text.push_str("| | p50 | p95 | p99 | max | failures | rate |\n|---|---|---|---|---|---|---|\n");
     for series in &report.series {
         let figures: String = PERCENTILES
@@ -110,6 +110,19 @@ fn series(report: &Report, rounds: usize) -> String {
         );
     }
     let mut notes = report.notes.clone();
+    for series in &report.series {
+        let stages: Vec<String> = series
+            .stages()
+            .into_iter()
+            .map(|(name, ms)| format!("{name} {ms:.2}"))
+            .collect();
+        if !stages.is_empty() {
+            notes.push(format!(
+                "where the server's time goes, medians in ms: {}",
+                stages.join(" · ")
+            ));
+        }
+    }
     for series in &report.series {
         if let Some(why) = series.first_failure() {
             notes.push(format!("{}: the first failure: {why}", series.name));

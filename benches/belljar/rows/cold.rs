@@ -27,7 +27,7 @@ pub(super) fn python(context: &Context, rounds: usize) -> anyhow::Result<Report>
     let mut alone = Series::new("API: create, attach, start");
     for _ in 0..rounds {
         settle();
-        ours.record(server.run(&PRINT, None));
+        ours.record_run(server.run(&PRINT, None));
         settle();
         let times = by_hand(&context.api, body.clone());
         match times {

@@ -127,14 +127,14 @@ fn measure(context: &Context, rounds: usize, case: &Case) -> anyhow::Result<Repo
         Series::new("belljar: `run_code`, fresh container"),
         Series::new("`docker run`, same hardening"),
     );
-    let [inline, ..] = [program.inline()[..2].join(" ")];
+    let start = program.inline()[..2].join(" ");
     let (mut by_text, mut by_file) = (
-        Series::new(format!("bare `{inline}` inside a running container")),
+        Series::new(format!("bare `{start}` inside a running container")),
         Series::new("bare, the program in a file"),
     );
     for _ in 0..rounds {
         settle();
-        ours.record(server.run(program, None));
+        ours.record_run(server.run(program, None));
         settle();
         docker.record(docker::timed_run(&docker_run, program.prints));
         if let Some(bare) = &mut bare {
@@ -148,12 +148,18 @@ fn measure(context: &Context, rounds: usize, case: &Case) -> anyhow::Result<Repo
 
     let mut report = Report::new(format!(
         "`{}` over MCP on standard input and output, from the call to its answer, in a single-use container; the \
-         `docker run` command from its start to its end{}; and the bare interpreter, started by bash in a running \
-         container and measured there, from before its fork to after its end, which no `docker exec` is part of.",
+         `docker run` command from its start to its end{}{}.",
         program.code.replace('\n', "; "),
         match case.home {
             Home::Read => ", with the home that belljar copies for each container",
             Home::Unused => "",
+        },
+        match case.bare {
+            Some(_) => {
+                "; and the bare interpreter, started by bash in a running container and measured there, from before its \
+                 fork to after its end, which no `docker exec` is part of"
+            }
+            None => "",
         },
     ));
     report.ratio(

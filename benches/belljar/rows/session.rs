@@ -23,7 +23,7 @@ pub(super) fn again(context: &Context, rounds: usize) -> anyhow::Result<Report> 
     let mut theirs = Series::new("bare start in a running container");
     for _ in 0..rounds {
         settle();
-        ours.record(server.run(&PRINT, Some(&session)));
+        ours.record_run(server.run(&PRINT, Some(&session)));
         settle();
         theirs.record(bare.once());
     }
