@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     pub(crate) write: Option<PathBuf>,
     /// Only name the rows.
     pub(crate) list: bool,
-    /// `cargo test --benches` starts it too, and must not wait for it.
-    pub(crate) test: bool,
+    /// Whether to measure: `cargo bench` says so.
+    bench: bool,
 }
 
 impl Arguments {
@@ -39,9 +39,9 @@ impl Arguments {
                 value.with_context(|| format!("{argument} needs a value\n{USAGE}"))
             };
             match argument.as_str() {
-                // cargo adds it.
-                "--bench" => {}
-                "--test" => parsed.test = true,
+                "--bench" => parsed.bench = true,
+                // Other runners say so when they only test.
+                "--test" => return Ok(Self::default()),
                 "--list" => parsed.list = true,
                 "--rounds" => {
                     let rounds = value()?.parse().context("--rounds takes a number")?;
@@ -54,6 +54,12 @@ impl Arguments {
             }
         }
         Ok(parsed)
+    }
+
+    /// Whether `cargo test --benches` started this, which must not wait for it: it gives no argument at all, where
+    /// `cargo bench` gives `--bench`.
+    pub(crate) fn is_test(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Whether this row was asked for.

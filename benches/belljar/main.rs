@@ -49,7 +49,7 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/BENCHMARKS.md");
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
-    if arguments.test {
+    if arguments.is_test() {
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.list {

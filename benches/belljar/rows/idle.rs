@@ -49,7 +49,7 @@ pub(super) fn resident(context: &Context, rounds: usize) -> anyhow::Result<Repor
         Series::new("all processes of a container, guest included").of(Unit::Mib),
         Series::new("the server").of(Unit::Mib),
     );
-    let mut filled = Duration::ZERO;
+    let (mut filled, mut booted) = (Duration::ZERO, 0);
     for _ in 0..rounds {
         let server = Server::start(CONFIG, &[])?;
         let began = Instant::now();
@@ -62,7 +62,9 @@ pub(super) fn resident(context: &Context, rounds: usize) -> anyhow::Result<Repor
             match machine::process_mib(pid, "VmRSS") {
                 Ok(mib) => {
                     guest.push(mib);
-                    rest.push(mib + children_mib(pid));
+                    let children = children_mib(pid);
+                    booted += usize::from(!children.is_empty());
+                    rest.push(mib + children.iter().sum::<f64>());
                 }
                 Err(error) => guest.fail(&error),
             }
@@ -72,8 +74,8 @@ pub(super) fn resident(context: &Context, rounds: usize) -> anyhow::Result<Repor
     }
 
     let mut report = Report::new(format!(
-        "The resident memory of the processes of {CONTAINERS} containers that wait for a python program, with the \
-         interpreter booted, and of the server that holds them, as the host's kernel counts it (`VmRSS`; pages that \
+        "The resident memory of the processes of {CONTAINERS} containers that wait for a python program, \
+         and of the server that holds them, as the host's kernel counts it (`VmRSS`; pages that \
          processes share count in each).",
     ));
     report.claim(
@@ -88,6 +90,10 @@ pub(super) fn resident(context: &Context, rounds: usize) -> anyhow::Result<Repor
         Shown::Mib,
         Reach::AtMost(MOST_SERVER_MIB),
     );
+    report.note(format!(
+        "{booted} of {} held an interpreter that waits",
+        guest.count()
+    ));
     report.series = vec![guest, rest, server_mib];
     report.note(format!(
         "the last time they stood ready {} s after the server's start",
@@ -132,12 +138,12 @@ fn instance(server: &Server) -> anyhow::Result<String> {
     anyhow::bail!("no instance in {}", folder.display())
 }
 
-/// What a process's children have resident, in MiB.
-fn children_mib(pid: u32) -> f64 {
+/// What each of a process's children has resident, in MiB.
+fn children_mib(pid: u32) -> Vec<f64> {
     let file = format!("/proc/{pid}/task/{pid}/children");
     let children = fs::read_to_string(file).unwrap_or_default();
     children
         .split_whitespace()
         .filter_map(|child| machine::process_mib(child.parse().ok()?, "VmRSS").ok())
-        .sum()
+        .collect()
 }

@@ -21,7 +21,7 @@ const CLIENTS: [usize; 3] = [1, 4, 16];
 /// What is done before anything is counted: whatever stood ready has been used up by then.
 const RAMP: Duration = Duration::from_secs(2);
 /// How long is counted in a round.
-const COUNTED: Duration = Duration::from_secs(4);
+const COUNTED: Duration = Duration::from_secs(6);
 /// After a failure, so that a refusal is not asked for thousands of times.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The least of the raw rate.
