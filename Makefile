@@ -10,11 +10,13 @@ DESKTOPS := aarch64-apple-darwin x86_64-pc-windows-gnu
 GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 # Where a release build lies.
 BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
+# What `make bench` runs; nothing: every row.
+BENCH ?=
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept bench docs toolchain
+.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept bench bench-here docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -55,8 +57,13 @@ suite: ## The tests alone
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then $(CARGO) nextest run --workspace; \
 	 else $(CARGO) test --workspace; fi
 
-bench: ## How long a client waits, on a release build, beside docker run and docker exec
-	@$(ENGINE) $(CARGO) bench --bench latency
+bench: ## Every row of BENCHMARKS.md, on a release build; BENCH='fresh --rounds 100' for some of them
+	@$(ENGINE) $(MAKE) --no-print-directory bench-here
+
+bench-here: toolchain
+	$(CARGO) bench --bench belljar --no-run
+	$(BUILT)/belljar images build
+	$(CARGO) bench --bench belljar -- $(BENCH)
 
 docs: ## The documentation, where a broken link is an error
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet
