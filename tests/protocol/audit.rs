@@ -269,12 +269,13 @@ async fn what_cannot_be_recorded_is_not_done() {
 }
 
 #[tokio::test]
-async fn a_run_whose_code_cannot_be_kept_is_not_begun() {
+async fn a_run_whose_code_cannot_be_kept_is_ended_and_not_answered() {
     let world = World::new().await;
     world.works().await;
     world.until_empty().await;
     std::fs::remove_dir_all(world.state.path().join("artifacts")).unwrap();
-    let answer = world.run("out never").await;
+    // It would never end by itself.
+    let answer = world.run("out never\nhang").await;
     assert!(
         answer
             .error()
