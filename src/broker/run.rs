@@ -71,7 +71,7 @@ impl Stages {
         };
         self.start = account.start;
         self.run = told.min(account.duration);
-        self.drain = account.duration - self.run;
+        self.drain = account.duration.saturating_sub(self.run);
         self.send = whole.saturating_sub(account.start + account.duration);
     }
 }
@@ -329,7 +329,8 @@ impl Broker {
         let kept = self
             .recorder
             .keep_program(order.caller, order.run_id, order.plan);
-        let run = async { run.await.map_err(|NotStarted(error)| error.into()) };
+        // Boxed, since it would otherwise be the bulk of every call that waits.
+        let run = Box::pin(async { run.await.map_err(|NotStarted(error)| error.into()) });
         let both = async { tokio::try_join!(kept, run) };
         tokio::select! {
             both = both => both.map(|((), account)| account),

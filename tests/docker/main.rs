@@ -15,6 +15,7 @@
 mod gone;
 mod guest;
 mod hostile;
+mod pool;
 mod probes;
 mod rows;
 mod seccomp;

@@ -211,7 +211,7 @@ impl TestImage {
 }
 
 /// Waits for what the daemon does in its own time.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..600 {
         if condition().await {
             return;
