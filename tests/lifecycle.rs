@@ -35,8 +35,12 @@ struct Server {
 
 impl Server {
     fn start(state: &Path) -> Self {
+        Self::with(state, "")
+    }
+
+    fn with(state: &Path, config: &str) -> Self {
         // No argument: a client that holds the other end of standard input wants a server.
-        let mut process = belljar(state)
+        let mut process = configured(state, config)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -149,8 +153,12 @@ impl Drop for Server {
 }
 
 fn belljar(state: &Path) -> Command {
+    configured(state, "")
+}
+
+fn configured(state: &Path, text: &str) -> Command {
     let config = state.join("belljar.toml");
-    std::fs::write(&config, "").unwrap();
+    std::fs::write(&config, text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_belljar"));
     command
         .env("BELLJAR_STATE_DIR", state)
@@ -304,6 +312,26 @@ fn a_killed_server_leaves_nothing_running_and_the_next_one_removes_the_rest() {
     until("its file is gone", || {
         instances(state.path()).is_disjoint(&ours)
     });
+}
+
+#[test]
+fn a_server_that_is_killed_while_its_pool_fills_leaves_nothing() {
+    // As the first ones are made, and when some wait already.
+    for made in [1, 4] {
+        let state = tempfile::tempdir().unwrap();
+        let mut first = Server::with(state.path(), "[pool]\nmax = 6\nmin = 6\n");
+        first.works();
+        let ours = instances(state.path());
+        until("the pool fills", || containers(&ours, &ALL).len() >= made);
+        first.signal("KILL");
+        first.exit_code();
+        until("nothing runs on", || {
+            containers(&ours, &ALL[..1]).is_empty()
+        });
+        let mut second = Server::start(state.path());
+        second.works();
+        until("the rest is removed", || containers(&ours, &ALL).is_empty());
+    }
 }
 
 #[test]
