@@ -16,6 +16,7 @@ use belljar_wire::message::{
 };
 use belljar_wire::mux::{self, Side};
 use futures_util::io::AsyncReadExt as _;
+use tokio::io::BufReader;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 use tokio_util::compat::TokioAsyncReadCompatExt as _;
@@ -35,6 +36,9 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// How long to wait for the next ping. A server whose host vanished closes nothing.
 const PING_DEADLINE: Duration = Duration::from_secs(30);
 
+/// What one read from the tether may bring.
+const READ_BUFFER: usize = 64 * 1024;
+
 #[derive(Debug)]
 struct Guest {
     files: Files,
@@ -47,8 +51,8 @@ struct Guest {
 pub(crate) async fn serve(stdio: Stdio, workspace: Root) -> io::Result<()> {
     let read = pipe::Receiver::from_owned_fd(stdio.read)?;
     let write = pipe::Sender::from_owned_fd(stdio.write)?;
-    let (_opener, mut incoming, driver) =
-        mux::connect(tokio::io::join(read, write).compat(), Side::Guest);
+    let io = tokio::io::join(BufReader::with_capacity(READ_BUFFER, read), write);
+    let (_opener, mut incoming, driver) = mux::connect(io.compat(), Side::Guest);
     let guest = Rc::new(Guest {
         files: Files::new(workspace),
         runner: Runner::default(),

@@ -1,6 +1,7 @@
 //! The Docker daemon, through its HTTP API.
 //!
-//! The only file that makes calls with `bollard`; `request` and `report` translate to and from its models.
+//! The only file that makes calls with `bollard`; `request` and `report` translate to and from its models, and
+//! `attach` takes over a connection of its own, whose bytes `demux` takes apart.
 //! It connects when it must and not before, so that a server starts while the daemon is down; it puts a
 //! deadline on every call; and it never asks for what the engine must never use: pulling, `exec`, archives.
 #![expect(
@@ -8,6 +9,8 @@
     reason = "the engine's own adapter: the one place that speaks to Docker"
 )]
 
+mod attach;
+mod demux;
 mod failure;
 mod report;
 mod request;
@@ -18,25 +21,22 @@ use std::{future::Future, time::Duration};
 
 use async_trait::async_trait;
 use bollard::{
-    container::LogOutput,
     errors::Error,
     query_parameters::{
-        AttachContainerOptions, CreateContainerOptions, CreateImageOptions, EventsOptions,
-        InspectContainerOptions, KillContainerOptions, ListContainersOptions,
-        RemoveContainerOptions, RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions,
-        WaitContainerOptions,
+        CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
+        KillContainerOptions, ListContainersOptions, RemoveContainerOptions, RemoveImageOptions,
+        RemoveVolumeOptions, StartContainerOptions, WaitContainerOptions,
     },
 };
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, future, stream::BoxStream};
 use tokio::sync::Mutex;
-use tokio_util::io::StreamReader;
 
 use super::{
     DockerImages,
     daemon::{
         Attached, ContainerSpec, Created, Daemon, DaemonError, Image, Info, Inspected, Listed,
-        Locality, Log, Place, Resources, State, Version, Volume,
+        Locality, Place, Resources, State, Version, Volume,
     },
     deadline,
     endpoint::{Endpoint, EndpointError, Environment, RealFiles, Target, discover},
@@ -306,39 +306,12 @@ impl Daemon for Docker {
     }
 
     async fn attach(&self, container: &str) -> Result<Attached, DaemonError> {
-        let options = AttachContainerOptions {
-            stream: true,
-            stdin: true,
-            stdout: true,
-            stderr: true,
-            ..AttachContainerOptions::default()
-        };
-        let attached = self
-            .call("attach container", deadline::ATTACH, |docker| async move {
-                docker.attach_container(container, Some(options)).await
-            })
-            .await?;
-        let log = Log::default();
-        let kept = log.clone();
-        let stdout = attached.output.filter_map(move |output| {
-            future::ready(match output {
-                Ok(LogOutput::StdOut { message }) => Some(Ok(message)),
-                Ok(LogOutput::StdErr { message }) => {
-                    kept.push(&message);
-                    None
-                }
-                Ok(LogOutput::StdIn { .. }) => None,
-                Ok(LogOutput::Console { .. }) => Some(Err(std::io::Error::other(
-                    "the daemon does not tell the streams apart",
-                ))),
-                Err(error) => Some(Err(std::io::Error::other(error))),
-            })
-        });
-        Ok(Attached {
-            stdout: Box::new(StreamReader::new(stdout)),
-            stdin: Box::new(attached.input),
-            log,
+        let target = self.endpoint().map(|endpoint| endpoint.target);
+        self.call("attach container", deadline::ATTACH, |docker| async move {
+            let target = target.map_err(|error| std::io::Error::other(error.to_string()))?;
+            attach::attach(&target, &docker.client_version(), container).await
         })
+        .await
     }
 
     async fn start(&self, container: &str) -> Result<(), DaemonError> {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt as _;
-use futures_util::io::{AsyncRead, AsyncWrite, BufReader, BufWriter};
+use futures_util::io::{AsyncRead, AsyncWrite, BufWriter};
 use yamux::{Connection, ConnectionError, Mode};
 
 use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_WINDOWS};
@@ -21,8 +21,6 @@ use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_WINDOWS};
 const SPLIT: usize = MAX_DATA + 16;
 /// Holds one such frame with the multiplexer's header, so that it becomes one system call.
 const WRITE_BUFFER: usize = SPLIT + 64;
-/// What one read from the byte stream may bring.
-const READ_BUFFER: usize = 64 * 1024;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +129,7 @@ impl Incoming {
 #[must_use = "nothing moves unless the driver is polled"]
 #[derive(Debug)]
 pub struct Driver<T> {
-    connection: Connection<BufReader<BufWriter<T>>>,
+    connection: Connection<BufWriter<T>>,
     side: Side,
     requests: mpsc::UnboundedReceiver<OpenReply>,
     waiting: Option<OpenReply>,
@@ -140,7 +138,8 @@ pub struct Driver<T> {
 }
 
 /// Starts the multiplexer on a byte stream. The streams in flight are bounded by
-/// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`].
+/// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`]. Small reads of `io` must be cheap, since the
+/// multiplexer reads each of its headers alone: whoever made `io` knows whether it needs a buffer.
 pub fn connect<T>(io: T, side: Side) -> (Opener, Incoming, Driver<T>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -153,8 +152,7 @@ where
         Side::Server => Mode::Client,
         Side::Guest => Mode::Server,
     };
-    let buffered =
-        BufReader::with_capacity(READ_BUFFER, BufWriter::with_capacity(WRITE_BUFFER, io));
+    let buffered = BufWriter::with_capacity(WRITE_BUFFER, io);
     let (open, requests) = mpsc::unbounded();
     let (incoming, streams) = mpsc::unbounded();
     let driver = Driver {
