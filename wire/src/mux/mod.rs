@@ -22,6 +22,9 @@ const SPLIT: usize = MAX_DATA + 16;
 /// Holds one such frame with the multiplexer's header, so that it becomes one system call.
 const WRITE_BUFFER: usize = SPLIT + 64;
 
+// Without room beyond what each stream is owed, no window ever grows.
+const _: () = assert!(MAX_WINDOWS >= 2 * MAX_STREAMS * yamux::DEFAULT_CREDIT as usize);
+
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
