@@ -59,14 +59,24 @@ enum Pipe {
     Ended,
 }
 
+/// Sends what is in the pipe now, as one frame if it fits: programs that print in small pieces would else cost a
+/// frame, and every stage after it, for each.
 async fn carry(pipe: &Receiver, kind: Kind, writer: &mut Writer) -> Result<Pipe, FrameError> {
-    match pipe.try_read(writer.space()) {
-        Ok(0) => Ok(Pipe::Ended),
-        Ok(count) => {
-            writer.send_space(kind, count).await?;
-            Ok(Pipe::Open)
+    let space = writer.space();
+    let mut count = 0;
+    let state = loop {
+        if count == space.len() {
+            break Pipe::Open;
         }
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Pipe::Open),
-        Err(_) => Ok(Pipe::Ended),
+        match pipe.try_read(&mut space[count..]) {
+            Ok(0) => break Pipe::Ended,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break Pipe::Open,
+            Err(_) => break Pipe::Ended,
+        }
+    };
+    if count > 0 {
+        writer.send_space(kind, count).await?;
     }
+    Ok(state)
 }
