@@ -1,10 +1,10 @@
 //! Takes both output streams of a run at wire speed and keeps all of them, in bounded memory.
 //!
 //! # Theory of operation
-//! Bytes are counted and windowed as they arrive, and gathered in memory. Once a stream has gathered
-//! [`SPILL_CHUNK_BYTES`], a blocking task hashes them and appends them to a file in the spool directory,
-//! while the next ones gather; a caller waits only where the disk is slower than the stream. A stream
-//! that stays small never touches the disk.
+//! Bytes are counted as they arrive, and gathered in memory. Once a stream has gathered
+//! [`SPILL_CHUNK_BYTES`], they go through the window, and a blocking task hashes them and appends them to
+//! a file in the spool directory, while the next ones gather in the buffer of those before; a caller waits
+//! only where the disk is slower than the stream. A stream that stays small never touches the disk.
 //!
 //! A disk that is full must not cost the window, the counts or the run: the raw copy then ends early,
 //! and says so. Nothing here may fail because of what the program prints.
@@ -125,7 +125,7 @@ impl Capture {
     /// Bytes taken so far, both streams together.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.stdout.window.bytes() + self.stderr.window.bytes()
+        self.stdout.bytes() + self.stderr.bytes()
     }
 
     /// Ends the capture, once nothing more comes.
@@ -138,6 +138,7 @@ impl Capture {
 /// One stream on its way.
 #[derive(Debug)]
 struct Channel {
+    /// Of what was spilled.
     window: Window,
     gathered: Vec<u8>,
     sink: SinkState,
@@ -147,7 +148,8 @@ struct Channel {
 #[derive(Debug)]
 enum SinkState {
     Here(Sink),
-    Writing(JoinHandle<Sink>),
+    /// Comes back with the emptied buffer.
+    Writing(JoinHandle<(Sink, Vec<u8>)>),
     /// The writing task panicked, and the digest with it.
     Gone,
 }
@@ -161,8 +163,11 @@ impl Channel {
         }
     }
 
+    fn bytes(&self) -> u64 {
+        self.window.bytes() + self.gathered.len() as u64
+    }
+
     async fn push(&mut self, chunk: &[u8]) {
-        self.window.push(chunk);
         self.gathered.extend_from_slice(chunk);
         if self.gathered.len() >= SPILL_CHUNK_BYTES {
             self.spill().await;
@@ -170,28 +175,39 @@ impl Channel {
     }
 
     async fn spill(&mut self) {
+        let mut empty = Vec::new();
         if let SinkState::Writing(task) = &mut self.sink {
-            self.sink = task.await.map_or(SinkState::Gone, SinkState::Here);
+            self.sink = match task.await {
+                Ok((sink, buffer)) => {
+                    empty = buffer;
+                    SinkState::Here(sink)
+                }
+                Err(_panicked) => SinkState::Gone,
+            };
         }
-        let chunk = std::mem::take(&mut self.gathered);
+        let mut chunk = std::mem::replace(&mut self.gathered, empty);
+        // Once for many pieces: what the window keeps of each is moved about for nothing.
+        self.window.push(&chunk);
         self.sink = match std::mem::replace(&mut self.sink, SinkState::Gone) {
             SinkState::Here(mut sink) => {
                 SinkState::Writing(tokio::task::spawn_blocking(move || {
                     sink.append(&chunk);
-                    sink
+                    chunk.clear();
+                    (sink, chunk)
                 }))
             }
             other @ (SinkState::Writing(_) | SinkState::Gone) => other,
         };
     }
 
-    async fn finish(self) -> CapturedStream {
+    async fn finish(mut self) -> CapturedStream {
         let sink = match self.sink {
             SinkState::Here(sink) => Some(sink),
-            SinkState::Writing(task) => task.await.ok(),
+            SinkState::Writing(task) => task.await.ok().map(|(sink, _)| sink),
             SinkState::Gone => None,
         };
         let rest = self.gathered;
+        self.window.push(&rest);
         let end = match sink {
             // Nothing but a short digest is left to do: another thread would take longer to wake.
             Some(sink) if sink.is_unused() && rest.len() <= INLINE_BYTES => Some(sink.finish(rest)),
