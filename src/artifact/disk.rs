@@ -26,13 +26,12 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest as _, Sha256 as Hasher};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::{
     entry::{Entry, NewEntry},
     index::Index,
-    media::{Sniffer, media_type},
+    media::media_type,
     store::{Options, StoreError},
 };
 use crate::types::{ArtifactId, Caller, KIB, Sha256, read_at_most};
@@ -65,27 +64,6 @@ impl Measured {
             sha256: Sha256::of(bytes),
             media_type: media_type(name, bytes),
         }
-    }
-
-    pub(super) fn read(mut content: impl io::Read, name: &str) -> io::Result<Self> {
-        let (mut hasher, mut sniffer, mut bytes) = (Hasher::new(), Sniffer::default(), 0);
-        let mut chunk = vec![0; 256 * 1024];
-        loop {
-            let n = match content.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            hasher.update(&chunk[..n]);
-            sniffer.push(&chunk[..n]);
-            bytes += n as u64;
-        }
-        Ok(Self {
-            bytes,
-            sha256: Sha256::from_bytes(hasher.finalize().into()),
-            media_type: sniffer.finish(name),
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing is decoded here: an image's size is read from its header alone, since decoders of hostile images
 //! are where attackers look first. Only four kinds count as images, and only up to a bound.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io};
 
 use imagesize::ImageType;
 
@@ -27,6 +27,8 @@ const IMAGE_NAMES: [(&str, &str); 5] = [
 ];
 /// Bytes from the start of a file in which its kind is looked for.
 const SNIFFED_BYTES: usize = 8 * 1024;
+/// Bytes read at a time to look at.
+const READ_BYTES: usize = 256 * 1024;
 
 /// Looks at content as it flows by.
 #[derive(Debug)]
@@ -69,6 +71,22 @@ impl Sniffer {
                     .extend_from_slice(&joined[error.valid_up_to()..]);
             }
         }
+    }
+
+    /// The media type of content, read as far as it takes to tell.
+    pub fn read(mut content: impl io::Read, name: &str) -> io::Result<&'static str> {
+        let mut sniffer = Self::default();
+        let mut chunk = vec![0; READ_BYTES];
+        // What is no text is known by its beginning.
+        while sniffer.text || sniffer.head.len() < SNIFFED_BYTES {
+            match content.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => sniffer.push(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sniffer.finish(name))
     }
 
     /// The media type of all that was pushed, under this name.

@@ -6,12 +6,10 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Broker, Refusal, collect,
-    files::CHUNK_BYTES,
     record::Draft,
     report::{Fetched, Piece},
     room::Room,
@@ -130,18 +128,7 @@ impl Broker {
         // Before anything is copied: a path that is not allowed costs nothing.
         let mut writer = self.local.save(Path::new(to), overwrite).await?;
         let kept = self.find(caller, source, cancelled, draft).await?;
-        let mut blob = self.store.open_blob(&kept).await?;
-        let mut buffer = vec![0; CHUNK_BYTES];
-        loop {
-            let count = blob
-                .read(&mut buffer)
-                .await
-                .map_err(|error| Refusal::local(&error))?;
-            if count == 0 {
-                break;
-            }
-            writer.write_all(&buffer[..count]).await?;
-        }
+        writer.copy_of(self.store.open_blob(&kept).await?).await?;
         writer.finish().await?;
         fetched(&kept, None)
     }

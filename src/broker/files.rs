@@ -21,8 +21,8 @@ use crate::{
 
 /// Entries of one list. Stops a tree of a million files from filling the client's context.
 const MAX_LISTED: u32 = 2000;
-/// Bytes moved at a time between the store and a file of the user's.
-pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+/// Bytes moved at a time from a file of the user's into the store.
+const CHUNK_BYTES: usize = 512 * 1024;
 
 /// A file on its way into a session.
 struct Incoming<S> {
@@ -136,7 +136,7 @@ impl Broker {
         match session {
             None => Ok(uploaded(path, &kept)),
             Some(id) => {
-                let source = self.store.open_blob(&kept).await?;
+                let source = self.store.stream_blob(&kept).await?;
                 let file = Incoming {
                     path,
                     bytes: kept.bytes,

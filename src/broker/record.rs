@@ -13,7 +13,7 @@ use crate::{
     audit::{
         self, Action, AuditError, Decision, Event, FileRecord, LimitsRecord, Log, StreamRecord,
     },
-    output::RawContent,
+    output::{CapturedStream, RawContent},
     policy::{Launch, RunAsk, RunPlan},
     types::{ArtifactId, Caller, Limits, Network, RunId, SandboxId, Sha256, WorkspacePath},
 };
@@ -203,7 +203,7 @@ impl Recorder {
         caller: &Caller,
         run: &RunId,
         name: &str,
-        raw: RawContent,
+        stream: CapturedStream,
         keep: Keep,
     ) -> Option<ArtifactId> {
         let new = match keep {
@@ -214,10 +214,13 @@ impl Recorder {
             },
             Keep::Record => record(caller, run, name),
         };
-        let kept = match raw {
+        let kept = match stream.raw {
             RawContent::Memory(bytes) if bytes.is_empty() => return None,
             RawContent::Memory(bytes) => self.store.put_bytes(bytes, new).await,
-            RawContent::File(file) => self.store.put_file(file, new).await,
+            RawContent::File(file) => {
+                let bytes = stream.window.bytes();
+                self.store.put_file(file, bytes, stream.sha256, new).await
+            }
             RawContent::Incomplete => return None,
         };
         match kept {

@@ -352,7 +352,7 @@ impl Broker {
                     .await?;
             }
             Large::Kept(kept) => {
-                let blob = self.store.open_blob(&kept).await?;
+                let blob = self.store.stream_blob(&kept).await?;
                 sandbox.write(path.as_bytes(), kept.bytes, blob).await?;
             }
         }
@@ -434,7 +434,7 @@ impl Broker {
         };
         let artifact_id = self
             .recorder
-            .output(order.caller, order.run_id, name, stream.raw, keep)
+            .output(order.caller, order.run_id, name, stream, keep)
             .await;
         StreamReport { shown, artifact_id }
     }

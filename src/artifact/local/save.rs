@@ -3,14 +3,19 @@
 //! Nothing unfinished may stay, and without being told so nothing may be overwritten, also in a race.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use cap_std::fs::{Dir, OpenOptions};
-use tokio::io::AsyncWriteExt as _;
 
 use super::{LocalError, Overwrite, blocking};
+use crate::types::MIB;
+
+/// Bytes copied at a time: a call that is cancelled meanwhile must not keep its thread for a file of gigabytes.
+const STEP_BYTES: u64 = 32 * MIB;
 
 /// Where a file goes once it is whole.
 #[derive(Debug)]
@@ -103,38 +108,45 @@ impl Drop for Partial {
 /// A file on its way to the user's machine; dropped unfinished, it leaves nothing.
 #[derive(Debug)]
 pub struct LocalWriter {
-    file: tokio::fs::File,
+    file: Arc<File>,
     partial: Partial,
 }
 
 impl LocalWriter {
     pub(super) fn new(file: cap_std::fs::File, target: Target, temp: PathBuf) -> Self {
         Self {
-            file: tokio::fs::File::from_std(file.into_std()),
+            file: Arc::new(file.into_std()),
             partial: Partial {
                 target: Some((target, temp)),
             },
         }
     }
 
-    /// Takes the next piece.
-    pub async fn write_all(&mut self, chunk: &[u8]) -> Result<(), LocalError> {
-        let written = self.file.write_all(chunk).await;
-        written.map_err(|source| self.failed(source))
+    /// Takes all that is left to read of a file. The kernel copies it where it can, without a detour through memory
+    /// of ours.
+    pub async fn copy_of(&mut self, mut source: File) -> Result<(), LocalError> {
+        loop {
+            let file = Arc::clone(&self.file);
+            let copied = blocking(move || {
+                let copied = io::copy(&mut (&mut source).take(STEP_BYTES), &mut &*file);
+                Ok((copied, source))
+            });
+            let (copied, rest) = copied.await?;
+            source = rest;
+            if copied.map_err(|source| self.failed(source))? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Makes the file appear under its name, whole.
-    pub async fn finish(mut self) -> Result<(), LocalError> {
-        let synced = match self.file.flush().await {
-            Ok(()) => self.file.sync_data().await,
-            Err(error) => Err(error),
-        };
-        synced.map_err(|source| self.failed(source))?;
+    pub async fn finish(self) -> Result<(), LocalError> {
         let Self { file, mut partial } = self;
-        // Closed before it is renamed: Windows renames no open file.
-        drop(file.into_std().await);
         blocking(move || {
             if let Some((target, temp)) = &partial.target {
+                file.sync_data().map_err(|source| target.io(source))?;
+                // Closed before it is renamed: Windows renames no open file.
+                drop(file);
                 target.place(temp)?;
             }
             // In its place: nothing is left to remove.

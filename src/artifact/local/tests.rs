@@ -23,6 +23,15 @@ async fn read(dirs: &AllowedDirs, path: impl AsRef<Path>) -> Result<String, Loca
     Ok(text)
 }
 
+/// A file that holds this text, to be read from its start.
+fn content(text: &str) -> std::fs::File {
+    use std::io::{Seek as _, Write as _};
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
 async fn save(
     dirs: &AllowedDirs,
     path: impl AsRef<Path>,
@@ -30,7 +39,7 @@ async fn save(
     text: &str,
 ) -> Result<(), LocalError> {
     let mut writer = dirs.save(path.as_ref(), overwrite).await?;
-    writer.write_all(text.as_bytes()).await?;
+    writer.copy_of(content(text)).await?;
     writer.finish().await
 }
 
@@ -198,7 +207,7 @@ async fn a_file_is_saved_whole_or_not_at_all() {
         .save(Path::new("sub/new"), Overwrite::Refuse)
         .await
         .unwrap();
-    writer.write_all(b"half").await.unwrap();
+    writer.copy_of(content("half")).await.unwrap();
     assert!(!folder.join("sub/new").exists());
     drop(writer);
     assert_eq!(names(&folder.join("sub")), ["a.txt"]);
@@ -234,8 +243,8 @@ async fn who_comes_second_does_not_overwrite() {
     let dirs = open(&[(&folder, Access::ReadWrite)]);
     let mut first = dirs.save(Path::new("x"), Overwrite::Refuse).await.unwrap();
     let mut second = dirs.save(Path::new("x"), Overwrite::Refuse).await.unwrap();
-    first.write_all(b"first").await.unwrap();
-    second.write_all(b"second").await.unwrap();
+    first.copy_of(content("first")).await.unwrap();
+    second.copy_of(content("second")).await.unwrap();
     first.finish().await.unwrap();
     let error = second.finish().await.unwrap_err();
     assert!(matches!(error, LocalError::Exists { .. }), "{error:?}");

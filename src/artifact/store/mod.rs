@@ -13,14 +13,16 @@ use std::{
 use bytes::Bytes;
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
+use tokio::io::{AsyncRead, BufReader};
 
 use super::{
     disk::{Disk, Measured},
     entry::{Cursor, Entry, NewEntry, Page, artifact_file_name, upload_file_name},
+    media::Sniffer,
     sweep::Swept,
     writer::BlobWriter,
 };
-use crate::types::{ArtifactId, Caller, FileId, MIB, RunId, read_at_most};
+use crate::types::{ArtifactId, Caller, FileId, MIB, RunId, Sha256, read_at_most};
 
 /// How long a kept file lives unless the operator says otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_hours(24);
@@ -29,6 +31,8 @@ pub const DEFAULT_TTL: Duration = Duration::from_hours(24);
 pub const DEFAULT_CAP_BYTES: u64 = 4096 * MIB;
 /// The most bytes that one read takes into memory.
 pub const MAX_READ_BYTES: u64 = 32 * MIB;
+/// Bytes of a stream that are read at a time.
+const STREAMED_BYTES: usize = 512 * 1024;
 /// The most files kept unless [`Options::max_entries`] says otherwise: millions of empty files use up
 /// inodes and the time of each sweep long before they reach a cap of bytes.
 const DEFAULT_MAX_ENTRIES: usize = 20_000;
@@ -138,16 +142,28 @@ impl Store {
         .await
     }
 
-    /// Keeps a file by moving it, as it is, from [`Self::spool_dir`].
+    /// Keeps a file by moving it, as it is, from [`Self::spool_dir`]. Whoever wrote it counted it and computed its
+    /// digest meanwhile: both are taken on trust, since a gigabyte is not to be read again for them.
     pub async fn put_file(
         &self,
         mut file: NamedTempFile,
+        bytes: u64,
+        sha256: Sha256,
         new: NewEntry,
     ) -> Result<Entry, StoreError> {
         self.blocking(move |disk| {
-            file.rewind().map_err(StoreError::io("read a file"))?;
-            let measured =
-                Measured::read(&mut file, &new.name).map_err(StoreError::io("read a file"))?;
+            let failed = || StoreError::io("read a file");
+            let there = file.as_file().metadata().map_err(failed())?.len();
+            if there != bytes {
+                return Err(StoreError::Damaged);
+            }
+            file.rewind().map_err(failed())?;
+            let media_type = Sniffer::read(&mut file, &new.name).map_err(failed())?;
+            let measured = Measured {
+                bytes,
+                sha256,
+                media_type,
+            };
             disk.keep(file.into_temp_path(), measured, new)
         })
         .await
@@ -186,10 +202,18 @@ impl Store {
     }
 
     /// The content as a file, for what is too large to hold.
-    pub async fn open_blob(&self, entry: &Entry) -> Result<tokio::fs::File, StoreError> {
+    pub async fn open_blob(&self, entry: &Entry) -> Result<File, StoreError> {
         let entry = entry.clone();
-        let file: File = self.blocking(move |disk| disk.blob(&entry)).await?;
-        Ok(tokio::fs::File::from_std(file))
+        self.blocking(move |disk| disk.blob(&entry)).await
+    }
+
+    /// The content as a stream, read in large pieces: each is a task of its own.
+    pub async fn stream_blob(
+        &self,
+        entry: &Entry,
+    ) -> Result<impl AsyncRead + Send + use<>, StoreError> {
+        let file = tokio::fs::File::from_std(self.open_blob(entry).await?);
+        Ok(BufReader::with_capacity(STREAMED_BYTES, file))
     }
 
     /// Artifacts and outputs of a caller, newest first, at most `limit` after the cursor.

@@ -84,7 +84,11 @@ async fn a_writer_and_a_moved_file_keep_the_same_as_bytes_do() {
     let written = writer.finish(artifact("x")).await.unwrap();
     let mut file = NamedTempFile::new_in(store.spool_dir()).unwrap();
     file.write_all(b"one two").unwrap();
-    let moved = store.put_file(file, artifact("x")).await.unwrap();
+    let digest = Sha256::of(b"one two");
+    let moved = store
+        .put_file(file, 7, digest, artifact("x"))
+        .await
+        .unwrap();
     let bytes = put(&store, "one two", artifact("x")).await;
     for entry in [&written, &moved, &bytes] {
         assert_eq!(entry.sha256, Sha256::of(b"one two"));
