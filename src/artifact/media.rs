@@ -276,6 +276,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn content_that_is_read_only_as_far_as_needed_is_of_the_same_type() {
+        let text = vec![b'x'; 3 * READ_BYTES];
+        let late = [&text[..], b"\0"].concat();
+        let binary = [&[0x1f, 0x8b, 8][..], &vec![0; 3 * READ_BYTES]].concat();
+        for content in [&text[..], &late, &binary, b""] {
+            assert_eq!(
+                Sniffer::read(content, "stdout").unwrap(),
+                media_type("stdout", content)
+            );
+        }
+        let mut rest = &binary[..];
+        Sniffer::read(&mut rest, "stdout").unwrap();
+        assert_eq!(rest.len(), binary.len() - READ_BYTES);
+    }
+
     proptest! {
         #[test]
         fn any_chunking_finds_the_same_type(

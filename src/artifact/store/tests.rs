@@ -100,6 +100,36 @@ async fn a_writer_and_a_moved_file_keep_the_same_as_bytes_do() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_not_as_long_as_it_was_counted_is_not_kept() {
+    let (_dir, store) = store(Options::default());
+    let mut file = NamedTempFile::new_in(store.spool_dir()).unwrap();
+    file.write_all(b"cut").unwrap();
+    let kept = store
+        .put_file(file, 4, Sha256::of(b"cut!"), artifact("x"))
+        .await;
+    assert!(matches!(kept, Err(StoreError::Damaged)), "{kept:?}");
+    assert_eq!(files(&store, "entries") + files(&store, "tmp"), 0);
+}
+
+#[tokio::test]
+async fn a_large_file_in_pieces_is_kept_as_it_came() {
+    let (_dir, store) = store(Options::default());
+    let whole: Vec<u8> = (0..=250).cycle().take(2_000_003).collect();
+    let mut writer = store.writer(whole.len() as u64).await.unwrap();
+    for piece in whole.chunks(60_007) {
+        writer.write_all(piece).await.unwrap();
+    }
+    let kept = writer.finish(artifact("x")).await.unwrap();
+    assert_eq!(kept.sha256, Sha256::of(&whole));
+    let mut streamed = std::pin::pin!(store.stream_blob(&kept).await.unwrap());
+    let mut read = vec![0; whole.len()];
+    tokio::io::AsyncReadExt::read_exact(&mut streamed, &mut read)
+        .await
+        .unwrap();
+    assert!(read == whole && store.read(&kept, 0, 2 * MIB).await.unwrap() == whole);
+}
+
+#[tokio::test]
 async fn a_writer_over_its_bound_or_dropped_leaves_nothing() {
     let (_dir, store) = store(Options::default());
     let mut writer = store.writer(3).await.unwrap();
