@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use super::language::is_variable;
 
 /// The most memory of an interpreter that waits, in MiB: it comes on top of what a caller asked for.
-pub const MAX_WARM_MIB: u32 = 512;
+pub(super) const MAX_WARM_MIB: u32 = 512;
 /// The most patterns of a list.
-pub const MAX_PATTERNS: usize = 128;
+pub(super) const MAX_PATTERNS: usize = 128;
 
 /// An interpreter of a language that can wait for its program in a hook of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,3 +19,4 @@ mod probes;
 mod rows;
 mod seccomp;
 mod support;
+mod warm;

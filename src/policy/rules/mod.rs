@@ -183,13 +183,13 @@ impl Policy {
         program::check_stdin(ask.stdin.as_deref())?;
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
+        let start = start(language, &ask.args, &ask.env);
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
             Some(seconds) => WallTime::parse(seconds, self.limits.timeout_ceiling)?,
         };
         let files = files::inputs(ask.files, &program, limits.workspace_mib)?;
-        let start = start(language, &ask);
         Ok(RunPlan {
             language: language.name.clone(),
             args: ask.args.len(),
@@ -234,9 +234,9 @@ fn warm_up(image: &Image) -> Option<WarmUp> {
 }
 
 /// A waiting interpreter is only for programs that would not notice.
-fn start(language: &Language, ask: &RunAsk) -> Start {
+fn start(language: &Language, args: &[String], env: &BTreeMap<String, String>) -> Start {
     match &language.warm {
-        Some(warm) if warm.suits(&ask.args, &ask.env) => Start::Warm,
+        Some(warm) if warm.suits(args, env) => Start::Warm,
         Some(_) | None => Start::Cold,
     }
 }
