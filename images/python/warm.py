@@ -58,6 +58,7 @@ class Recorder:
         self.aliases = {}
         self.order = {}
         self.specs = {}
+        self.attributes = {}
         self.count = 0
         # Taken out of `sys.modules` while an extension executes.
         self.hidden = {}
@@ -111,7 +112,6 @@ class Recorder:
         self.settle()
         name = spec.name
         self.note(name)
-        self.order.setdefault(name, self.number())
         self.specs[name] = spec
         self.known.add(name)
         # Extensions ask for modules past `__import__`: that is seen only where the module is not there.
@@ -125,6 +125,9 @@ class Recorder:
         self.stack.append(name)
         try:
             module = real_load(spec)
+            # In the order of their ends, as they stand in `sys.modules`.
+            self.order.setdefault(name, self.number())
+            self.attributes[name] = set(vars(module))
         finally:
             self.settle()
             self.stack.pop()
@@ -191,8 +194,10 @@ def replay_filters(before, after):
 
 def preload():
     """Imports what is named and returns it, hidden, by name."""
-    with _io.open(PRELOAD, encoding="ascii") as file:
-        names = [line.strip() for line in file]
+    # As bytes: a codec that is loaded here would be a trace.
+    with _io.open(PRELOAD, "rb") as file:
+        lines = [line.strip().decode() for line in file]
+    names = [line for line in lines if line and not line.startswith("#")]
     recorder = Recorder()
     recorder.watch(os, "register_at_fork")
     recorder.watch(posix, "register_at_fork")
@@ -201,9 +206,8 @@ def preload():
     builtins.__import__ = recorder.import_
     try:
         for name in names:
-            if name and not name.startswith("#"):
-                bootstrap._gcd_import(name)
-                recorder.settle()
+            bootstrap._gcd_import(name)
+            recorder.settle()
     finally:
         recorder.active = False
         builtins.__import__ = real_import
@@ -211,7 +215,7 @@ def preload():
         bootstrap._load_unlocked = real_load
         for module, name, function in reversed(recorder.restore):
             setattr(module, name, function)
-    return hide(recorder), [name for name in names if name and not name.startswith("#")]
+    return hide(recorder), names
 
 
 def hide(recorder):
@@ -255,6 +259,12 @@ def hide(recorder):
             delattr(parent, entry.child)
         else:
             entry.child = None
+    for entry in entries.values():
+        attributes = vars(entry.module)
+        if "__getattr__" in attributes:
+            # What was made because somebody asked for it is made again.
+            for name in set(attributes) - recorder.attributes[entry.name]:
+                del attributes[name]
     _warnings.filters[:] = [item for item in _warnings.filters if item in FILTERS]
     _warnings._filters_mutated()
     sys.meta_path[:] = META_PATH
@@ -353,7 +363,7 @@ class Stash:
 
     def give(self, entry):
         modules = sys.modules
-        events = []
+        events, refresh = [], []
         for one in self.closure(entry):
             name = one.name
             if name in self.given or name in self.blocked:
@@ -361,17 +371,19 @@ class Stash:
             self.given.add(name)
             modules[name] = one.module
             if one.child is not None:
-                vars(modules[one.parent])[one.child] = one.module
+                parent = self.entries.get(one.parent)
+                vars(sys.modules[one.parent] if parent is None else parent.module)[one.child] = one.module
             if one.aliases:
                 modules.update(one.aliases)
             if one.events:
                 events.extend(one.events)
-            refresh = REFRESH.get(name)
-            if refresh is not None:
-                refresh(one.module)
+            if name in REFRESH:
+                refresh.append(one)
         events.sort(key=lambda event: event[0])
         for _, replay in events:
             replay()
+        for one in refresh:
+            REFRESH[one.name](one.module)
         if events:
             self.meta_path = list(sys.meta_path)
             self.path_hooks = list(sys.path_hooks)
@@ -431,9 +443,39 @@ def keep(entries):
     values.append(values)
     import gc
 
+    # The main module's variables must stay the collector's, or what they hold at the end is never taken apart. A
+    # dictionary of nothing but texts is none of its business, until something else is put into it again.
+    variables = vars(sys.modules["__main__"])
+    saved = dict(variables)
+    for name, value in saved.items():
+        if value is not None and not isinstance(value, str):
+            variables[name] = None
     gc.collect()
     gc.freeze()
+    variables.update(saved)
+    if not gc.is_tracked(variables):
+        raise RuntimeError("the main module's variables are not tracked")
     del sys.modules["gc"]
+
+
+def gather_pages(ctypes):
+    """Puts memory into large pages where the kernel does so: giving back tens of thousands of small ones is most of
+    what the end of the process takes."""
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    with _io.open("/proc/self/maps", "rb") as file:
+        maps = [line.split() for line in file]
+    for fields in maps:
+        if fields[1] == b"rw-p" and (len(fields) == 5 or fields[5] == b"[heap]"):
+            start, end = (int(edge, 16) for edge in fields[0].split(b"-"))
+            start = -(-start // LARGE_PAGE) * LARGE_PAGE
+            end = end // LARGE_PAGE * LARGE_PAGE
+            if start < end:
+                advise(start, end - start, MADV_COLLAPSE)
+
+
+LARGE_PAGE = 2 << 20
+MADV_COLLAPSE = 25
 
 
 def is_configured(home):
@@ -491,7 +533,7 @@ def be(args, env, has_stdin):
         raw = _io.open(0, "rb", -1, closefd=False)
         raw.raw.name = "<stdin>"
         new = _io.TextIOWrapper(
-            raw, encoding=old.encoding, errors=old.errors, line_buffering=old.line_buffering,
+            raw, encoding=old.encoding, errors=old.errors, newline="\n", line_buffering=old.line_buffering,
             write_through=old.write_through,
         )
         new.mode = "r"
@@ -511,13 +553,19 @@ ORIGINAL = list(sys.orig_argv)
 
 def main():
     del os.environ[HOOK_VARIABLE.decode()]
-    entries, names = preload()
+    import _contextvars
+
+    del sys.modules["_contextvars"]
+    # A context of its own, since some modules put values into the current one.
+    entries, names = _contextvars.copy_context().run(preload)
     stash = Stash(entries)
     for name in names:
         if name in entries:
             stash.closure(entries[name])
     tops = {one.name for one in entries.values() if one.shadowable and not one.parent}
     keep(entries)
+    if "ctypes" in entries:
+        gather_pages(entries["ctypes"].module)
     posix.write(CHANNEL, READY)
     has_stdin, args, env = receive()
     take_over(has_stdin)
