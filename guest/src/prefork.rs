@@ -139,9 +139,9 @@ impl Prefork {
     pub(crate) async fn take(&self, spec: &RunSpec, reaper: &Reaper) -> Option<Taken> {
         let slot = std::mem::take(&mut *self.slot.borrow_mut());
         let taken = match (slot, &spec.warm) {
-            (Slot::Waiting(waiting), Some(handover)) => hand_over(waiting, spec, handover, reaper)
-                .await
-                .ok(),
+            (Slot::Waiting(waiting), Some(handover)) => {
+                hand_over(waiting, spec, handover, reaper).await.ok()
+            }
             (Slot::Warming(ended), _) => {
                 ended.cancel();
                 None

@@ -126,7 +126,8 @@ impl Reaper {
 
 /// User and system time that a process has used, in microseconds, without its children; 0 where it cannot be told.
 pub(crate) fn cpu_of(pid: i32) -> u64 {
-    let time = nix::time::clock_getcpuclockid(Pid::from_raw(pid)).and_then(nix::time::clock_gettime);
+    let time =
+        nix::time::clock_getcpuclockid(Pid::from_raw(pid)).and_then(nix::time::clock_gettime);
     time.map_or(0, |time| {
         u64::try_from(std::time::Duration::from(time).as_micros()).unwrap_or(u64::MAX)
     })

@@ -111,8 +111,12 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Spawned, GuestError> {
 }
 
 fn park(fd: BorrowedFd<'_>) -> Result<OwnedFd, GuestError> {
-    let parked = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(PARKED))
-        .map_err(|errno| GuestError::Spawn { errno: errno as i32 })?;
+    let parked =
+        nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(PARKED)).map_err(|errno| {
+            GuestError::Spawn {
+                errno: errno as i32,
+            }
+        })?;
     // SAFETY: `fcntl` has just made this descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(parked) })
 }

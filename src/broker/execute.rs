@@ -15,7 +15,9 @@ use crate::{
         Sandbox,
         tether::{
             RunEvent, TetherError,
-            message::{Collect, Entry, GuestError, Handover, InlineFile, RunId, RunSpec, StdinKind},
+            message::{
+                Collect, Entry, GuestError, Handover, InlineFile, RunId, RunSpec, StdinKind,
+            },
         },
     },
     output::{Capture, Captured, Stream, Verdict},

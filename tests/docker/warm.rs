@@ -238,7 +238,11 @@ async fn whatever_becomes_of_the_one_that_waits_the_run_works() {
     };
     expect(false, &[], "nothing waits").await;
     assert_eq!(sandbox.warm_up().await.unwrap(), FromWarm::Ready);
-    assert_eq!(sandbox.warm_up().await.unwrap(), FromWarm::Failed, "a second one");
+    assert_eq!(
+        sandbox.warm_up().await.unwrap(),
+        FromWarm::Failed,
+        "a second one"
+    );
     expect(true, &[("A", "1")], "one waits").await;
     expect(false, &[], "it is used once").await;
     for name in ["PYTHONHASHSEED", "TZ", "OMP_NUM_THREADS"] {
@@ -288,7 +292,8 @@ async fn a_program_keeps_the_memory_that_it_asked_for() {
     // 512 for the program, its workspace, /tmp, /dev/shm, the guest, and the interpreter that waits.
     assert_eq!(memory, Some((512 + 256 + 64 + 64 + 32 + 112) << 20));
     sandbox.warm_up().await.unwrap();
-    let code = "import numpy, pandas, matplotlib.pyplot\nb = bytearray(500 << 20)\nprint(len(b) >> 20)";
+    let code =
+        "import numpy, pandas, matplotlib.pyplot\nb = bytearray(500 << 20)\nprint(len(b) >> 20)";
     let did = simple(&sandbox, code, &[]).await;
     assert_eq!((did.stdout.as_str(), did.warm), ("500\n", true), "{did:?}");
     sandbox.destroy().await.unwrap();

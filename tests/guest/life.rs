@@ -57,7 +57,10 @@ async fn a_program_cannot_end_or_read_the_guest() {
 async fn the_container_ends_with_the_connection() {
     let sandbox = Sandbox::start().await;
     let mut run = sandbox.begin(spec("trap '' HUP TERM; sleep 1000")).await;
-    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started { warm: false }));
+    assert_eq!(
+        run.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     let Sandbox {
         tether,
         mut client,

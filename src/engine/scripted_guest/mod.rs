@@ -20,8 +20,8 @@ use belljar_wire::PROTOCOL;
 use belljar_wire::frame::{FrameError, FrameReader, FrameWriter, Kind};
 use belljar_wire::limits::{MAX_REPLY, MAX_REQUEST};
 use belljar_wire::message::{
-    Entry, EntryKind, FromHello, FromList, FromWarm, GuestError, Hidden, ListDir, ReadEnd, ReadFile,
-    Ready, Request, RunId, ToHello, WarmSpec, WriteFile,
+    Entry, EntryKind, FromHello, FromList, FromWarm, GuestError, Hidden, ListDir, ReadEnd,
+    ReadFile, Ready, Request, RunId, ToHello, WarmSpec, WriteFile,
 };
 use belljar_wire::mux::{self, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};

@@ -80,8 +80,8 @@ impl Script<'_> {
     async fn play(mut self, kill: &CancellationToken) -> Result<(), FrameError> {
         let started = Instant::now();
         let waited = self.guest.waiting.swap(false, Ordering::Relaxed);
-        let warm = waited && self.spec.warm.is_some()
-            || self.guest.always_warm.load(Ordering::Relaxed);
+        let warm =
+            waited && self.spec.warm.is_some() || self.guest.always_warm.load(Ordering::Relaxed);
         self.writer.send(&FromRun::Started { warm }).await?;
         let text = self
             .spec

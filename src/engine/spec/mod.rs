@@ -114,8 +114,7 @@ fn host(ask: &Ask<'_>) -> HostSpec {
     let warm = warm_up
         .as_ref()
         .map_or(0, |warm_up| u64::from(warm_up.memory_mib));
-    let memory =
-        bytes(u64::from(limits.memory_mib) + workspace + TMP_MIB + shm + GUEST_MIB + warm);
+    let memory = bytes(u64::from(limits.memory_mib) + workspace + TMP_MIB + shm + GUEST_MIB + warm);
     HostSpec {
         readonly_rootfs: true,
         auto_remove: false,

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use belljar_wire::message::{
-    Collect, EndedBy, ExitStatus, GuestError, Handover, Hidden, InlineFile, RunId, RunSpec, StdinKind,
-    WarmSpec,
+    Collect, EndedBy, ExitStatus, GuestError, Handover, Hidden, InlineFile, RunId, RunSpec,
+    StdinKind, WarmSpec,
 };
 use bytes::Bytes;
 
@@ -173,7 +173,10 @@ async fn a_deadline_ends_a_run() {
 async fn a_second_run_at_a_time_is_refused_without_harm() {
     let (tether, _) = tether().await;
     let mut first = tether.run(spec("hang"), None).await.unwrap();
-    assert_eq!(first.next().await.unwrap(), Some(RunEvent::Started { warm: false }));
+    assert_eq!(
+        first.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     let second = run(&tether, "out second").await;
     assert!(matches!(second, Err(TetherError::Guest(GuestError::Busy))));
     first.killer().kill().await.unwrap();
@@ -344,7 +347,10 @@ async fn a_guest_that_answers_pings_is_kept() {
 async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
     let (tether, _) = tether().await;
     let mut run = tether.run(spec("lie stubborn"), None).await.unwrap();
-    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started { warm: false }));
+    assert_eq!(
+        run.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     let waited = tokio::time::timeout(Duration::from_mins(10), run.next()).await;
     assert!(waited.is_err());
 }
@@ -353,7 +359,10 @@ async fn a_run_that_heeds_nothing_leaves_the_decision_to_the_caller() {
 async fn dropping_a_tether_ends_its_guest() {
     let (tether, _) = tether().await;
     let mut run = tether.run(spec("hang"), None).await.unwrap();
-    assert_eq!(run.next().await.unwrap(), Some(RunEvent::Started { warm: false }));
+    assert_eq!(
+        run.next().await.unwrap(),
+        Some(RunEvent::Started { warm: false })
+    );
     drop(tether);
     assert!(matches!(run.next().await, Err(TetherError::Lost)));
 }
@@ -368,7 +377,11 @@ fn warm_spec(word: &str) -> WarmSpec {
 }
 
 /// What the first event of a run says of the interpreter.
-async fn is_warm(tether: &Tether, script: &str, warm: Option<Handover>) -> Result<bool, TetherError> {
+async fn is_warm(
+    tether: &Tether,
+    script: &str,
+    warm: Option<Handover>,
+) -> Result<bool, TetherError> {
     let spec = RunSpec {
         warm,
         ..spec(script)
@@ -382,21 +395,21 @@ async fn is_warm(tether: &Tether, script: &str, warm: Option<Handover>) -> Resul
     }
 }
 
-fn handover() -> Option<Handover> {
-    Some(Handover { args: Vec::new() })
+fn handover() -> Handover {
+    Handover { args: Vec::new() }
 }
 
 #[tokio::test]
 async fn one_run_gets_the_interpreter_that_waits() {
     let (tether, _) = tether().await;
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
     let answer = tether.warm_up(warm_spec("scripted")).await.unwrap();
     assert_eq!(answer, FromWarm::Ready);
-    assert!(is_warm(&tether, "exit 0", handover()).await.unwrap());
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
     tether.warm_up(warm_spec("scripted")).await.unwrap();
     assert!(!is_warm(&tether, "exit 0", None).await.unwrap());
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,7 +419,7 @@ async fn an_interpreter_that_will_not_wait_is_no_fault_of_the_sandbox() {
         let answer = tether.warm_up(warm_spec(word)).await.unwrap();
         assert_eq!(answer, FromWarm::Failed, "{word}");
     }
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
 }
 
 #[tokio::test]
