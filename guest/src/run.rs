@@ -133,22 +133,22 @@ impl Runner {
         let mut started = Instant::now();
         let taken = self.prefork.take(spec, &self.reaper).await;
         let warm = taken.is_some();
-        let (spawned, cpu_before_us) = match taken {
-            Some(Taken {
+        let (spawned, cpu_before_us) = if let Some(taken) = taken {
+            let Taken {
                 spawned,
                 cpu_before_us,
-            }) => (spawned, cpu_before_us),
-            None => {
-                started = Instant::now();
-                match spawn(&Plan::of(spec)) {
-                    Ok(spawned) => {
-                        self.reaper.begin(spawned.pid);
-                        (spawned, 0)
-                    }
-                    Err(error) => {
-                        self.reaper.kill_all().await;
-                        return Ok(Err(error));
-                    }
+            } = taken;
+            (spawned, cpu_before_us)
+        } else {
+            started = Instant::now();
+            match spawn(&Plan::of(spec)) {
+                Ok(spawned) => {
+                    self.reaper.begin(spawned.pid);
+                    (spawned, 0)
+                }
+                Err(error) => {
+                    self.reaper.kill_all().await;
+                    return Ok(Err(error));
                 }
             }
         };

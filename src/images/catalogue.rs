@@ -20,6 +20,8 @@ struct Folder {
     name: &'static str,
     manifest: &'static str,
     dockerfile: File,
+    /// What else its Dockerfile copies.
+    own: &'static [File],
 }
 
 macro_rules! file {
@@ -32,19 +34,24 @@ macro_rules! file {
 }
 
 macro_rules! folder {
-    ($name:literal) => {
+    ($name:literal, $($own:literal),*) => {
         Folder {
             name: $name,
             manifest: include_str!(concat!("../../images/", $name, "/image.toml")),
             dockerfile: file!(concat!($name, "/Dockerfile")),
+            own: &[$(file!(concat!($name, "/", $own))),*],
         }
     };
 }
 
 /// Every image's folder, in the order in which they are listed.
-const FOLDERS: [Folder; 3] = [folder!("python"), folder!("javascript"), folder!("bash")];
+const FOLDERS: [Folder; 3] = [
+    folder!("python", "sitecustomize.py", "warm.py", "preload.txt"),
+    folder!("javascript", "warm.js"),
+    folder!("bash", "warm.sh"),
+];
 
-/// What every image's build context holds beside its own Dockerfile.
+/// What every image's build context holds beside its own folder's files.
 const COMMON: [File; 3] = [
     file!("common/base.sh"),
     file!("common/finish.sh"),
@@ -74,6 +81,7 @@ impl BuiltIn {
         COMMON
             .iter()
             .chain(std::iter::once(&FOLDERS[self.folder].dockerfile))
+            .chain(FOLDERS[self.folder].own)
     }
 }
 
@@ -172,6 +180,8 @@ mod tests {
                     folder.dockerfile.path.to_owned(),
                     format!("{}/image.toml", folder.name),
                 ]
+                .into_iter()
+                .chain(folder.own.iter().map(|file| file.path.to_owned()))
             }))
             .collect();
         assert_eq!(found, embedded);

@@ -20,7 +20,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of a built-in image: its Dockerfile, and what all of them share.
+    /// The context of a built-in image: its Dockerfile with what that copies, and what all of them share.
     ///
     /// Nothing in it depends on the machine or the time: no owner, no date, modes that are set here.
     pub fn new(image: &BuiltIn) -> io::Result<Self> {

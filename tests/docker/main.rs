@@ -20,3 +20,4 @@ mod probes;
 mod rows;
 mod seccomp;
 mod support;
+mod warm;

@@ -395,21 +395,21 @@ async fn is_warm(
     }
 }
 
-fn handover() -> Option<Handover> {
-    Some(Handover { args: Vec::new() })
+fn handover() -> Handover {
+    Handover { args: Vec::new() }
 }
 
 #[tokio::test]
 async fn one_run_gets_the_interpreter_that_waits() {
     let (tether, _) = tether().await;
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
     let answer = tether.warm_up(warm_spec("scripted")).await.unwrap();
     assert_eq!(answer, FromWarm::Ready);
-    assert!(is_warm(&tether, "exit 0", handover()).await.unwrap());
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
     tether.warm_up(warm_spec("scripted")).await.unwrap();
     assert!(!is_warm(&tether, "exit 0", None).await.unwrap());
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +419,7 @@ async fn an_interpreter_that_will_not_wait_is_no_fault_of_the_sandbox() {
         let answer = tether.warm_up(warm_spec(word)).await.unwrap();
         assert_eq!(answer, FromWarm::Failed, "{word}");
     }
-    assert!(!is_warm(&tether, "exit 0", handover()).await.unwrap());
+    assert!(!is_warm(&tether, "exit 0", Some(handover())).await.unwrap());
 }
 
 #[tokio::test]
