@@ -30,6 +30,10 @@ use crate::{
 /// Bytes of inputs that travel with the request itself; larger ones are written before it, in bounded memory.
 const INLINE_BYTES: usize = 1024 * 1024;
 
+/// How long a used sandbox lies before its removal is begun. Nothing runs in it any more, and the daemon would take the
+/// processor from the answer that is about to leave.
+const ANSWER_FIRST: Duration = Duration::from_millis(20);
+
 /// Inputs on their way into a sandbox.
 #[derive(Debug, Default)]
 struct Inputs {
@@ -159,6 +163,7 @@ impl Broker {
             .await;
         // In the background: nobody should wait for the daemon to clean up. The place is free once it is gone.
         self.tasks.spawn(async move {
+            tokio::time::sleep(ANSWER_FIRST).await;
             if let Err(error) = sandbox.destroy().await {
                 tracing::warn!(%error, "a sandbox could not be destroyed yet");
             }
