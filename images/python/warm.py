@@ -242,9 +242,13 @@ def hide(recorder):
         entry.shadowable = entry.spec.origin not in ("built-in", "frozen")
         entry.closure = None
         entries[name] = entry
+    # By name where it is a module of every interpreter, lest the main module outlives its end.
+    known = {id(sys.modules[name]): name for name in recorder.base}
     for owner, names in recorder.aliases.items():
         if owner in entries:
-            entries[owner].aliases = [(name, sys.modules[name]) for name in names if name in sys.modules]
+            entries[owner].aliases = [
+                (name, known.get(id(sys.modules[name]), sys.modules[name])) for name in names if name in sys.modules
+            ]
     for name in list(sys.modules):
         if name not in recorder.base:
             del sys.modules[name]
@@ -373,8 +377,8 @@ class Stash:
             if one.child is not None:
                 parent = self.entries.get(one.parent)
                 vars(sys.modules[one.parent] if parent is None else parent.module)[one.child] = one.module
-            if one.aliases:
-                modules.update(one.aliases)
+            for alias, module in one.aliases:
+                modules[alias] = modules[module] if isinstance(module, str) else module
             if one.events:
                 events.extend(one.events)
             if name in REFRESH:
