@@ -242,9 +242,13 @@ def hide(recorder):
         entry.shadowable = entry.spec.origin not in ("built-in", "frozen")
         entry.closure = None
         entries[name] = entry
+    # By name where it is a module of every interpreter, lest the main module outlives its end.
+    known = {id(sys.modules[name]): name for name in recorder.base}
     for owner, names in recorder.aliases.items():
         if owner in entries:
-            entries[owner].aliases = [(name, sys.modules[name]) for name in names if name in sys.modules]
+            entries[owner].aliases = [
+                (name, known.get(id(sys.modules[name]), sys.modules[name])) for name in names if name in sys.modules
+            ]
     for name in list(sys.modules):
         if name not in recorder.base:
             del sys.modules[name]
@@ -373,8 +377,8 @@ class Stash:
             if one.child is not None:
                 parent = self.entries.get(one.parent)
                 vars(sys.modules[one.parent] if parent is None else parent.module)[one.child] = one.module
-            if one.aliases:
-                modules.update(one.aliases)
+            for alias, module in one.aliases:
+                modules[alias] = modules[module] if isinstance(module, str) else module
             if one.events:
                 events.extend(one.events)
             if name in REFRESH:
@@ -459,15 +463,18 @@ def keep(entries):
 
 
 def gather_pages(ctypes):
-    """Puts memory into large pages where the kernel does so: giving back tens of thousands of small ones is most of
-    what the end of the process takes."""
+    """Leaves the end of the process less to give back, which is most of what it takes: memory is put into large pages
+    where the kernel does so, and the code of libraries is taken in again when it is used."""
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     with _io.open("/proc/self/maps", "rb") as file:
         maps = [line.split() for line in file]
     for fields in maps:
-        if fields[1] == b"rw-p" and (len(fields) == 5 or fields[5] == b"[heap]"):
-            start, end = (int(edge, 16) for edge in fields[0].split(b"-"))
+        start, end = (int(edge, 16) for edge in fields[0].split(b"-"))
+        # Code that was never written to: its pages come from the file again.
+        if fields[1] == b"r-xp" and len(fields) > 5 and b".so" in fields[5] and b"libc.so" not in fields[5]:
+            advise(start, end - start, MADV_DONTNEED)
+        elif fields[1] == b"rw-p" and (len(fields) == 5 or fields[5] == b"[heap]"):
             start = -(-start // LARGE_PAGE) * LARGE_PAGE
             end = end // LARGE_PAGE * LARGE_PAGE
             if start < end:
@@ -475,6 +482,7 @@ def gather_pages(ctypes):
 
 
 LARGE_PAGE = 2 << 20
+MADV_DONTNEED = 4
 MADV_COLLAPSE = 25
 
 

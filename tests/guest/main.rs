@@ -15,3 +15,4 @@ mod files;
 mod harness;
 mod life;
 mod runs;
+mod warm;
