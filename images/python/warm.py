@@ -24,8 +24,8 @@ import sys
 CHANNEL = 3
 STDIN = 4
 READY = b"r"
-HOOK_VARIABLE = b"BELLJAR_WARM"
-PRELOAD = "/usr/lib/belljar/preload.txt"
+HOOK_VARIABLE = "BELLJAR_WARM"
+PRELOAD = "/usr/lib/belljar/preload-%s.txt"
 
 bootstrap = sys.modules["_frozen_importlib"]
 external = sys.modules["_frozen_importlib_external"]
@@ -195,7 +195,7 @@ def replay_filters(before, after):
 def preload():
     """Imports what is named and returns it, hidden, by name."""
     # As bytes: a codec that is loaded here would be a trace.
-    with _io.open(PRELOAD, "rb") as file:
+    with _io.open(PRELOAD % KIND, "rb") as file:
         lines = [line.strip().decode() for line in file]
     names = [line for line in lines if line and not line.startswith("#")]
     recorder = Recorder()
@@ -437,6 +437,7 @@ REFRESH = {
     "matplotlib": refresh_matplotlib,
 }
 BACKEND = os.environ.get("MPLBACKEND")
+KIND = os.environ[HOOK_VARIABLE]
 
 
 def keep(entries):
@@ -560,7 +561,7 @@ ORIGINAL = list(sys.orig_argv)
 
 
 def main():
-    del os.environ[HOOK_VARIABLE.decode()]
+    del os.environ[HOOK_VARIABLE]
     import _contextvars
 
     del sys.modules["_contextvars"]

@@ -183,7 +183,12 @@ impl Sandbox {
     /// them may be below what the sandbox has, and everything else in the permit must be what it was made with: the
     /// caller's to see to. After an error the sandbox is good for nothing but to be destroyed.
     pub async fn raise(&self, permit: &Permit<Launch>) -> Result<(), EngineError> {
-        let wanted = spec::resources(permit.action(), self.about.kind);
+        let launch = Launch {
+            // The memory of the interpreter that waits here, whichever the permit speaks of.
+            warm_up: self.about.warm_up.clone(),
+            ..permit.action().clone()
+        };
+        let wanted = spec::resources(&launch, self.about.kind);
         self.container.update(&wanted).await?;
         let found = self.container.inspect().await?;
         let found = found.ok_or_else(|| EngineError::Start {

@@ -46,7 +46,14 @@ macro_rules! folder {
 
 /// Every image's folder, in the order in which they are listed.
 const FOLDERS: [Folder; 3] = [
-    folder!("python", "sitecustomize.py", "warm.py", "preload.txt"),
+    folder!(
+        "python",
+        "sitecustomize.py",
+        "warm.py",
+        "preload-core.txt",
+        "preload-science.txt",
+        "preload-standard.txt"
+    ),
     folder!("javascript", "warm.js"),
     folder!("bash", "warm.sh"),
 ];

@@ -8,7 +8,9 @@ use super::language::{
     DEFAULT_SHM_MIB, Image, Language, MAX_SHM_MIB, is_command, is_loader_variable, is_name,
     is_program, is_reference, is_variable,
 };
-use super::warm::{MAX_PATTERNS, MAX_WARM_MIB, Pattern, Warm, WarmArgs};
+use super::warm::{
+    Kind, MAX_KINDS, MAX_PATTERNS, MAX_WARM_MIB, MAX_WORD_BYTES, MAX_WORDS, Pattern, Warm, WarmArgs,
+};
 
 /// The most languages of an image, and the most aliases of a language.
 const MAX_NAMES: usize = 32;
@@ -134,6 +136,23 @@ pub enum ManifestError {
         /// What was found.
         found: u32,
     },
+    /// No kind of waiting interpreter, or too many of them.
+    #[error("image.toml of {image}: `warm` has {found} kinds: it must have 1 to {MAX_KINDS}")]
+    Kinds {
+        /// The image's folder.
+        image: String,
+        /// How many were found.
+        found: usize,
+    },
+    /// A kind that no program would get, or not plainly.
+    #[error(
+        "image.toml of {image}: the first kind of `warm` has no words, and each other one 1 to {MAX_WORDS} of them, \
+         of 1 to {MAX_WORD_BYTES} bytes"
+    )]
+    Words {
+        /// The image's folder.
+        image: String,
+    },
     /// Only the image's own language is warmed.
     #[error(
         "image.toml of {image}: {found:?} has a section `warm`: only the image's first language has one"
@@ -193,11 +212,19 @@ struct RawLanguage {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawWarm {
-    env: BTreeMap<String, String>,
     cold_env: Vec<String>,
     #[serde(default)]
     cold_args: bool,
+    kind: Vec<RawKind>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawKind {
+    env: BTreeMap<String, String>,
     memory_mib: u32,
+    #[serde(default)]
+    words: Vec<String>,
 }
 
 fn default_shm_mib() -> u32 {
@@ -313,11 +340,10 @@ fn checked(image: &str, raw: RawLanguage) -> Result<Language, ManifestError> {
 }
 
 fn checked_warm(image: &str, raw: RawWarm) -> Result<Warm, ManifestError> {
-    check_env(image, &raw.env)?;
-    if !(1..=MAX_WARM_MIB).contains(&raw.memory_mib) {
-        return Err(ManifestError::WarmMemory {
+    if !(1..=MAX_KINDS).contains(&raw.kind.len()) {
+        return Err(ManifestError::Kinds {
             image: image.to_owned(),
-            found: raw.memory_mib,
+            found: raw.kind.len(),
         });
     }
     if raw.cold_env.len() > MAX_PATTERNS {
@@ -333,7 +359,12 @@ fn checked_warm(image: &str, raw: RawWarm) -> Result<Warm, ManifestError> {
         })
     };
     Ok(Warm {
-        env: raw.env,
+        kinds: raw
+            .kind
+            .into_iter()
+            .enumerate()
+            .map(|(number, kind)| checked_kind(image, number, kind))
+            .collect::<Result<_, _>>()?,
         cold_env: raw
             .cold_env
             .into_iter()
@@ -344,6 +375,33 @@ fn checked_warm(image: &str, raw: RawWarm) -> Result<Warm, ManifestError> {
         } else {
             WarmArgs::Any
         },
+    })
+}
+
+fn checked_kind(image: &str, number: usize, raw: RawKind) -> Result<Kind, ManifestError> {
+    check_env(image, &raw.env)?;
+    if !(1..=MAX_WARM_MIB).contains(&raw.memory_mib) {
+        return Err(ManifestError::WarmMemory {
+            image: image.to_owned(),
+            found: raw.memory_mib,
+        });
+    }
+    // The first is for whatever no other one is for.
+    let least = usize::from(number > 0);
+    let most = number.min(1) * MAX_WORDS;
+    let right = (least..=most).contains(&raw.words.len())
+        && raw
+            .words
+            .iter()
+            .all(|word| (1..=MAX_WORD_BYTES).contains(&word.len()));
+    if !right {
+        return Err(ManifestError::Words {
+            image: image.to_owned(),
+        });
+    }
+    Ok(Kind {
+        env: raw.env,
+        words: raw.words,
         memory_mib: raw.memory_mib,
     })
 }
@@ -378,9 +436,14 @@ aliases = ["rb"]
 program = ".main.rb"
 command = ["ruby", "{program}"]
 [language.warm]
-env = { WAIT = "1" }
 cold_env = ["RUBY*", "TZ"]
+[[language.warm.kind]]
+env = { WAIT = "1" }
 memory_mib = 40
+[[language.warm.kind]]
+env = { WAIT = "2" }
+memory_mib = 50
+words = ["rails"]
 [[language]]
 name = "bash"
 program = ".main.sh"
@@ -398,8 +461,14 @@ env = { B = "2" }
         assert_eq!(manifest.image.language("bash").unwrap().env["B"], "2");
         assert!(manifest.image.language("python").is_none());
         let warm = manifest.image.languages[0].warm.clone().unwrap();
-        assert_eq!((warm.memory_mib, warm.args), (40, WarmArgs::Any));
-        assert_eq!(warm.env["WAIT"], "1");
+        let kinds: Vec<_> = warm
+            .kinds
+            .iter()
+            .map(|kind| (kind.memory_mib, kind.env["WAIT"].as_str()))
+            .collect();
+        assert_eq!(kinds, [(40, "1"), (50, "2")]);
+        assert_eq!(warm.kinds[1].words, ["rails"]);
+        assert_eq!(warm.args, WarmArgs::Any);
         assert_eq!(warm.cold_env.len(), 2);
         assert_eq!(manifest.image.languages[1].warm, None);
     }
@@ -437,9 +506,23 @@ env = { B = "2" }
             ("memory_mib = 40", "memory_mib = 513", "WarmMemory"),
             ("memory_mib = 40", "", "Syntax"),
             ("memory_mib = 40", "memory_mib = 40\nhook = \"x\"", "Syntax"),
+            ("words = [\"rails\"]", "", "Words"),
+            ("words = [\"rails\"]", "words = [\"\"]", "Words"),
+            (
+                "memory_mib = 40",
+                "memory_mib = 40\nwords = [\"a\"]",
+                "Words",
+            ),
+            (
+                "memory_mib = 40",
+                "memory_mib = 40\n[[language.warm.kind]]\nenv = {}\nmemory_mib = 1\nwords = [\"a\"]\n\
+                 [[language.warm.kind]]\nenv = {}\nmemory_mib = 1\nwords = [\"a\"]\n\
+                 [[language.warm.kind]]\nenv = {}\nmemory_mib = 1\nwords = [\"a\"]",
+                "Kinds",
+            ),
             (
                 "env = { B = \"2\" }",
-                "[language.warm]\nenv = {}\ncold_env = []\nmemory_mib = 1",
+                "[language.warm]\ncold_env = []\n[[language.warm.kind]]\nenv = {}\nmemory_mib = 1",
                 "WarmSecond",
             ),
             (".main.rb", "main.rb", "Program"),

@@ -29,7 +29,7 @@ pub use language::{
 };
 pub use line::{Line, Progress};
 pub use manifest::ManifestError;
-pub use warm::{Pattern, Warm, WarmArgs};
+pub use warm::{Kind, Pattern, Warm, WarmArgs};
 
 /// The label of a built-in image that holds its name.
 ///

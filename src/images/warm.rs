@@ -12,15 +12,32 @@ pub(super) const MAX_WARM_MIB: u32 = 512;
 /// The most patterns of a list.
 pub(super) const MAX_PATTERNS: usize = 128;
 
+/// The most kinds of waiting interpreters of one language: each is waited for on its own.
+pub(super) const MAX_KINDS: usize = 4;
+/// The most words of a kind, each looked for in every program.
+pub(super) const MAX_WORDS: usize = 64;
+/// The longest of these words, in bytes.
+pub(super) const MAX_WORD_BYTES: usize = 64;
+
 /// An interpreter of a language that can wait for its program in a hook of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warm {
-    /// Variables that tell the hook to wait, beside those of every program. The hook takes them away.
-    pub env: BTreeMap<String, String>,
+    /// What it may have loaded. The first is for every program, each other one for programs with its words.
+    pub kinds: Vec<Kind>,
     /// A caller's variable among these needs a new interpreter.
     pub cold_env: Vec<Pattern>,
     /// Which arguments the waiting interpreter can be given.
     pub args: WarmArgs,
+}
+
+/// One kind of waiting interpreter. Any of them can run any program: they differ in what is loaded already, and in how
+/// long it takes to end what was loaded for nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Variables that tell the hook to wait, and for what, beside those of every program. The hook takes them away.
+    pub env: BTreeMap<String, String>,
+    /// A program in which one of them stands gets this kind.
+    pub words: Vec<String>,
     /// What it takes while it waits, in MiB, so that programs keep what they asked for.
     pub memory_mib: u32,
 }
@@ -35,6 +52,14 @@ pub enum WarmArgs {
 }
 
 impl Warm {
+    /// The number of the kind that suits this code best. A guess from its words is enough: nothing but time depends
+    /// on it.
+    #[must_use]
+    pub fn kind_for(&self, code: &str) -> usize {
+        let suits = |kind: &Kind| kind.words.iter().any(|word| code.contains(word.as_str()));
+        self.kinds.iter().position(suits).unwrap_or(0)
+    }
+
     /// Whether the waiting interpreter can run a program with these arguments and variables of a caller's as a new
     /// one would.
     #[must_use]
@@ -86,13 +111,37 @@ mod tests {
 
     fn warm(args: WarmArgs, patterns: &[&str]) -> Warm {
         Warm {
-            env: BTreeMap::new(),
+            kinds: vec![kind(&[])],
             cold_env: patterns
                 .iter()
                 .map(|text| Pattern::parse(text).unwrap())
                 .collect(),
             args,
+        }
+    }
+
+    fn kind(words: &[&str]) -> Kind {
+        Kind {
+            env: BTreeMap::new(),
+            words: words.iter().map(|&word| word.to_owned()).collect(),
             memory_mib: 1,
+        }
+    }
+
+    #[test]
+    fn a_program_gets_the_kind_of_its_words_and_else_the_first() {
+        let python = Warm {
+            kinds: vec![kind(&[]), kind(&["numpy", "pandas"]), kind(&["sympy"])],
+            ..warm(WarmArgs::Any, &[])
+        };
+        for (code, expected) in [
+            ("print(1)", 0),
+            ("", 0),
+            ("import numpy as np", 1),
+            ("from sympy import x", 2),
+            ("import sympy, pandas", 1),
+        ] {
+            assert_eq!(python.kind_for(code), expected, "{code}");
         }
     }
 

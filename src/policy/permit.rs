@@ -72,6 +72,8 @@ pub struct Launch {
 /// An interpreter to start before its program is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmUp {
+    /// Its number among the kinds of the image. Any kind can run any program.
+    pub kind: usize,
     /// The language's command with the program's absolute path.
     pub argv: Vec<String>,
     /// The variables that every program of the language has.

@@ -17,6 +17,8 @@ pub(super) struct Class {
     memory_mib: u32,
     cpus: Cpus,
     pids: u32,
+    /// Which interpreter waits in it.
+    kind: usize,
 }
 
 impl Class {
@@ -27,10 +29,10 @@ impl Class {
             shm_mib,
             limits,
             network,
-            // The image's own, and the same for all of its sandboxes.
-            warm_up: _,
+            warm_up,
         } = launch;
         Self {
+            kind: warm_up.as_ref().map_or(0, |warm_up| warm_up.kind),
             image: image.clone(),
             network: network.clone(),
             shm_mib: *shm_mib,
@@ -39,6 +41,16 @@ impl Class {
             cpus: limits.cpus,
             pids: limits.pids,
         }
+    }
+
+    /// Whether it is the same but for the interpreter that waits: then either can stand in for the other.
+    pub(super) fn is_kin(&self, other: &Self) -> bool {
+        self.kind != other.kind
+            && *self
+                == Self {
+                    kind: self.kind,
+                    ..other.clone()
+                }
     }
 
     /// The image's reference.
@@ -77,6 +89,17 @@ mod tests {
             class(|launch| launch.limits.cpus = Cpus::from_millis(1)),
         ] {
             assert_ne!(base, other);
+            assert!(!base.is_kin(&other));
         }
+    }
+
+    #[test]
+    fn those_that_differ_in_the_waiting_interpreter_alone_are_kin() {
+        let kind = |number: usize| Class {
+            kind: number,
+            ..class(|_| {})
+        };
+        assert!(kind(0).is_kin(&kind(1)) && kind(1).is_kin(&kind(0)));
+        assert!(!kind(0).is_kin(&kind(0)));
     }
 }

@@ -273,17 +273,25 @@ impl Inner {
         if from == From::AnyThatWaits
             && let Some(waits) = self.waits_for(permit)
         {
-            let as_it_is = Class::of(waits.action()) == Class::of(permit.action());
+            let own = Class::of(waits.action());
+            let as_it_is = own == Class::of(permit.action());
+            let fit = |sandbox: &Arc<Sandbox>| as_it_is || sandbox.can_be_raised();
             let stock = all.shelf(&waits, now);
             dead = stock.take_if(|sandbox| sandbox.is_lost());
-            let taken = stock.take(|sandbox| as_it_is || sandbox.can_be_raised());
-            let found = match &taken {
+            let best = stock.take(fit);
+            let found = match &best {
                 Some(_) => Found::Ready,
                 None => Found::Nothing,
             };
             stock.demand.asked(now, found, bounds);
             let left = stock.ready();
             stock.demand.left(left);
+            // Another interpreter that waits is better than none, and better than a start.
+            let taken = best.or_else(|| {
+                all.iter_mut()
+                    .filter(|(class, _)| class.is_kin(&own))
+                    .find_map(|(_, kin)| kin.take(|sandbox| !sandbox.is_lost() && fit(sandbox)))
+            });
             self.occupied.notify_one();
             if let Some(sandbox) = taken {
                 return Ok(if as_it_is {

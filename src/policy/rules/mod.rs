@@ -47,7 +47,7 @@ impl Policy {
         let network = network(ask.network.as_deref())?;
         let limits = self.limits(&ask.limits)?;
         let plan = self.plan(image, &limits, ask)?;
-        let launch = launch(image, limits, network);
+        let launch = launch(image, limits, network, &plan.code);
         Ok((permit(launch, caller), permit(plan, caller)))
     }
 
@@ -69,13 +69,13 @@ impl Policy {
             ttl,
             idle: self.sessions.idle.min(ttl),
         };
-        Ok((permit(launch(image, limits, network), caller), terms))
+        Ok((permit(launch(image, limits, network, ""), caller), terms))
     }
 
     /// A sandbox that the operator wants ready for whoever comes: the defaults of a language, and no network.
     pub fn ready(&self, language: &str) -> Result<Permit<Launch>, Denial> {
         let image = self.image(language)?;
-        let launch = launch(image, self.limits.default, Network::None);
+        let launch = launch(image, self.limits.default, Network::None, "");
         Ok(permit(launch, &Caller::Local))
     }
 
@@ -218,25 +218,29 @@ fn permit<A>(action: A, caller: &Caller) -> Permit<A> {
     Permit::new(action, caller.clone())
 }
 
-fn launch(image: &Image, limits: Limits, network: Network) -> Launch {
+/// What to start for `code`, where it is known already.
+fn launch(image: &Image, limits: Limits, network: Network, code: &str) -> Launch {
     Launch {
         image: image.tag.clone(),
         shm_mib: image.shm_mib,
         limits,
         network,
-        warm_up: warm_up(image),
+        warm_up: warm_up(image, code),
     }
 }
 
 /// The interpreter of the image's own language, where it can wait.
-fn warm_up(image: &Image) -> Option<WarmUp> {
+fn warm_up(image: &Image, code: &str) -> Option<WarmUp> {
     let language = image.languages.first()?;
     let warm = language.warm.as_ref()?;
+    let number = warm.kind_for(code);
+    let kind = warm.kinds.get(number)?;
     Some(WarmUp {
+        kind: number,
         argv: argv(language, Vec::new()),
         image_env: image_env(image, language),
-        hook_env: warm.env.clone(),
-        memory_mib: warm.memory_mib,
+        hook_env: kind.env.clone(),
+        memory_mib: kind.memory_mib,
     })
 }
 
