@@ -196,42 +196,6 @@ impl Recorder {
         self.store.put_bytes(bytes, record(caller, run, name)).await
     }
 
-    /// Keeps a raw output; its id where the caller may have it. A disk that is full does not take back what the caller
-    /// is shown: the digest is in the log all the same.
-    pub(super) async fn output(
-        &self,
-        caller: &Caller,
-        run: &RunId,
-        name: &str,
-        stream: CapturedStream,
-        keep: Keep,
-    ) -> Option<ArtifactId> {
-        let new = match keep {
-            Keep::Output => NewEntry {
-                caller: caller.clone(),
-                kind: Kind::Output { run: run.clone() },
-                name: name.to_owned(),
-            },
-            Keep::Record => record(caller, run, name),
-        };
-        let kept = match stream.raw {
-            RawContent::Memory(bytes) if bytes.is_empty() => return None,
-            RawContent::Memory(bytes) => self.store.put_bytes(bytes, new).await,
-            RawContent::File(file) => {
-                let bytes = stream.window.bytes();
-                self.store.put_file(file, bytes, stream.sha256, new).await
-            }
-            RawContent::Incomplete => return None,
-        };
-        match kept {
-            Ok(entry) => entry.artifact_id().cloned(),
-            Err(error) => {
-                tracing::warn!(%error, "a raw output could not be kept");
-                None
-            }
-        }
-    }
-
     /// Writes the line of an action that has come to its end. Its answer leaves only if the line is written.
     pub(super) fn record<T>(&self, draft: Draft, result: Result<T, Refusal>) -> Result<T, Refusal> {
         let mut event = draft.event;
@@ -251,6 +215,42 @@ impl Recorder {
                 // What went wrong first matters more to the caller.
                 result.and(Err(error.into()))
             }
+        }
+    }
+}
+
+/// Keeps a raw output; its id where the caller may have it. A disk that is full does not take back what the caller
+/// is shown: the digest is in the log all the same.
+pub(super) async fn keep_output(
+    store: Store,
+    caller: Caller,
+    run: RunId,
+    name: &'static str,
+    stream: CapturedStream,
+    keep: Keep,
+) -> Option<ArtifactId> {
+    let new = match keep {
+        Keep::Output => NewEntry {
+            caller,
+            kind: Kind::Output { run },
+            name: name.to_owned(),
+        },
+        Keep::Record => record(&caller, &run, name),
+    };
+    let kept = match stream.raw {
+        RawContent::Memory(bytes) if bytes.is_empty() => return None,
+        RawContent::Memory(bytes) => store.put_bytes(bytes, new).await,
+        RawContent::File(file) => {
+            let bytes = stream.window.bytes();
+            store.put_file(file, bytes, stream.sha256, new).await
+        }
+        RawContent::Incomplete => return None,
+    };
+    match kept {
+        Ok(entry) => entry.artifact_id().cloned(),
+        Err(error) => {
+            tracing::warn!(%error, "a raw output could not be kept");
+            None
         }
     }
 }

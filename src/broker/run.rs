@@ -10,7 +10,7 @@ use super::{
     collect::{self, Collected},
     execute::{self, Account, NotStarted},
     outcome::{self, Cause, End},
-    record::{Draft, Keep},
+    record::{Draft, Keep, keep_output},
     report::{RunReport, SandboxReport, StreamReport},
     stages::{Stages, Stopwatch},
 };
@@ -430,17 +430,32 @@ impl Broker {
     }
 
     /// Shows a stream, and keeps it whole where that is not all of it as it is.
-    async fn stream(&self, order: Order<'_>, name: &str, stream: CapturedStream) -> StreamReport {
+    async fn stream(
+        &self,
+        order: Order<'_>,
+        name: &'static str,
+        stream: CapturedStream,
+    ) -> StreamReport {
         let shown = output::show(&stream.window, SHOWN_BYTES);
         let keep = if shown.is_faithful() {
             Keep::Record
         } else {
             Keep::Output
         };
-        let artifact_id = self
-            .recorder
-            .output(order.caller, order.run_id, name, stream, keep)
-            .await;
+        let (store, caller, run) = (
+            self.store.clone(),
+            order.caller.clone(),
+            order.run_id.clone(),
+        );
+        let kept = keep_output(store, caller, run, name, stream, keep);
+        let artifact_id = match keep {
+            Keep::Output => kept.await,
+            // All of it is in the answer: that need not wait for the disk. Its digest is on record before it leaves.
+            Keep::Record => {
+                self.tasks.spawn(kept);
+                None
+            }
+        };
         StreamReport { shown, artifact_id }
     }
 }

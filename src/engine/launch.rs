@@ -30,7 +30,7 @@ const UID_ATTEMPTS: usize = 8;
 
 /// What one attempt came to, other than an error that ends the launch.
 enum Attempt {
-    Ready(Sandbox),
+    Ready(Box<Sandbox>),
     /// Another server's sandbox has the same uid.
     UidTaken,
     /// The guest in the volume is not ours, or not whole.
@@ -51,7 +51,7 @@ impl Inner {
                 count: UID_COUNT as usize,
             })?;
             match self.attempt(&launch, &host, &image, &volume, uid).await {
-                Ok(Attempt::Ready(sandbox)) => return Ok(sandbox),
+                Ok(Attempt::Ready(sandbox)) => return Ok(*sandbox),
                 Ok(Attempt::UidTaken) => avoid = taken_uids(self.daemon.as_ref()).await?,
                 Ok(Attempt::BadGuest(error)) if reseeded => return Err(error),
                 Ok(Attempt::BadGuest(error)) => {
@@ -109,7 +109,8 @@ impl Inner {
                     nproc: spec::nproc(&launch.limits, host.runtime.kind),
                     warm_up: launch.warm_up.clone(),
                 };
-                Ok(Attempt::Ready(Sandbox::new(id, about, tether, container)))
+                let sandbox = Sandbox::new(id, about, tether, container);
+                Ok(Attempt::Ready(Box::new(sandbox)))
             }
             // Dropping the container removes it in the background.
             Ok(None) => Ok(Attempt::UidTaken),

@@ -170,6 +170,12 @@ impl Sandbox {
         self.tether.answers(CHECK).await
     }
 
+    /// How long ago it was seen that the guest answers.
+    #[must_use]
+    pub fn answered_ago(&self) -> Duration {
+        self.tether.answered_ago()
+    }
+
     /// Whether [`Self::raise`] can work: not under a runtime with a kernel of its own, which would not notice.
     #[must_use]
     pub fn can_be_raised(&self) -> bool {

@@ -17,6 +17,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// them, from being asked without end.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
 
+/// How many of them are asked at each look whether they answer, those that are handed out next. The others are asked
+/// when they are handed out. Stops a large pool from keeping the machine busy with pings.
+const ASKED: usize = 8;
+
 type Changes = BoxStream<'static, Result<(), DaemonError>>;
 
 /// Works until the pool is closed.
@@ -45,6 +49,7 @@ async fn look_after(inner: &Arc<Inner>) {
         tokio::select! {
             _ = tick.tick() => {
                 inner.settle();
+                inner.ask();
                 if inner.shelves().is_empty() {
                     return;
                 }
@@ -142,6 +147,34 @@ impl Inner {
         }
         drop(gone);
         self.refill();
+    }
+
+    /// Asks those that are handed out next whether they answer, and removes those that do not: a container that is
+    /// paused, or a guest that hangs, closes no connection.
+    fn ask(self: &Arc<Self>) {
+        let next: Vec<_> = {
+            let mut all = self.shelves();
+            let members = all.iter_mut().flat_map(|(_, stock)| stock.next());
+            members.take(ASKED).cloned().collect()
+        };
+        for sandbox in next {
+            let inner = Arc::clone(self);
+            tokio::spawn(async move {
+                if sandbox.answers().await {
+                    return;
+                }
+                let mute = {
+                    let mut all = inner.shelves();
+                    let mut taken = all.iter_mut().map(|(_, stock)| {
+                        stock.take_if(|member| Arc::ptr_eq(member, &sandbox)).pop()
+                    });
+                    taken.find_map(|taken| taken)
+                };
+                if mute.is_some() {
+                    tracing::warn!(sandbox = %sandbox.id(), "a sandbox that waits does not answer and is given up");
+                }
+            });
+        }
     }
 
     /// Gives up what was made of an image that is no longer the one of its name.

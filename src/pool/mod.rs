@@ -49,6 +49,10 @@ use shelf::Waiter;
 /// call that was just served needs more.
 const REFILL_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long it counts that a sandbox has answered. The keeper asks more often; asking at each hand-over would cost
+/// every call a round trip.
+const SEEN_WELL: Duration = Duration::from_secs(2);
+
 /// The pool. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -185,13 +189,13 @@ impl Pool {
         let mut from = From::AnyThatWaits;
         let taken = loop {
             match inner.begin(permit, from)? {
-                Begun::Ready(sandbox) if sandbox.answers().await => {
+                Begun::Ready(sandbox) if is_well(&sandbox).await => {
                     break Taken {
                         sandbox,
                         origin: Origin::Ready,
                     };
                 }
-                Begun::Lower(sandbox) if sandbox.answers().await => {
+                Begun::Lower(sandbox) if is_well(&sandbox).await => {
                     if let Err(error) = sandbox.raise(permit).await {
                         tracing::warn!(%error, "a sandbox could not be raised, another one is started");
                         from = From::Start;
@@ -233,6 +237,11 @@ impl Pool {
     pub fn waiting(&self) -> Waiting {
         self.inner.shelves().waiting()
     }
+}
+
+/// Whether a sandbox that waited answers: as seen a moment ago, or asked now.
+async fn is_well(sandbox: &Sandbox) -> bool {
+    sandbox.answered_ago() < SEEN_WELL || sandbox.answers().await
 }
 
 impl Inner {

@@ -118,6 +118,12 @@ impl<S, E> Shelf<S, E> {
         Some(self.idle.remove(best).sandbox)
     }
 
+    /// Those that wait, the best first.
+    pub(super) fn next(&self) -> impl Iterator<Item = &S> {
+        let kind = |warm: bool| self.idle.iter().filter(move |member| member.warm == warm);
+        kind(true).chain(kind(false)).map(|member| &member.sandbox)
+    }
+
     /// Takes the one that is missed least.
     pub(super) fn give_up(&mut self) -> Option<S> {
         let least = self

@@ -99,6 +99,11 @@ async fn one_that_was_paused_is_not_handed_out() {
         // Some may be on their way out.
         let _ = docker.pause_container(id).await;
     }
+    until("it is given up", async || {
+        let left = waiting(&pooled).await;
+        paused.iter().all(|id| !left.contains(id))
+    })
+    .await;
     let taken = pooled.take(LimitsRequest::default()).await;
     assert_eq!(bash(&taken.sandbox, "echo alive").await.ok(), "alive\n");
     drop(taken);

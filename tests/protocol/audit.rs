@@ -114,7 +114,7 @@ async fn a_run_is_recorded_with_all_that_decides_what_it_was() {
         Sha256::of(b"result").to_string()
     );
 
-    let mut records = world.records(run.ok()["run_id"].as_str().unwrap()).await;
+    let mut records = world.records(run.ok()["run_id"].as_str().unwrap(), 4).await;
     records.sort();
     let expected = [
         ("args.json", r#"["a","b c"]"#),
@@ -202,7 +202,7 @@ async fn the_raw_output_is_kept_for_the_record_whatever_was_shown() {
     ] {
         let run = world.run(code).await;
         let id = run.ok()["run_id"].as_str().unwrap();
-        let records = world.records(id).await;
+        let records = world.records(id, 2).await;
         let kept = |name: &str| {
             let found = records.iter().find(|(known, _)| known == name);
             found.map(|(_, bytes)| bytes.clone())

@@ -300,9 +300,17 @@ impl World {
         Store::open(self.state.path().join("artifacts"), Options::default()).unwrap()
     }
 
-    /// What is kept of a run for the record: names and contents.
-    pub(crate) async fn records(&self, run: &str) -> Vec<(String, Vec<u8>)> {
+    /// What is kept of a run for the record, once it is so much: names and contents.
+    pub(crate) async fn records(&self, run: &str, count: usize) -> Vec<(String, Vec<u8>)> {
         let store = self.store();
+        let id = RunId::parse(run).unwrap();
+        // The last of it is written after the answer.
+        for _ in 0..1000 {
+            if store.records_of(&id).await.unwrap().len() >= count {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         let entries: Vec<Entry> = store.records_of(&RunId::parse(run).unwrap()).await.unwrap();
         let mut records = Vec::new();
         for entry in entries {

@@ -186,7 +186,6 @@ async fn one_that_does_not_answer_any_more_is_not_handed_out() {
     let world = setup.start().await;
     world.warmed_up().await;
     let mute = world.only();
-    world.works().await;
     let daemon = &world.daemon;
     until("the mute one is removed", || {
         daemon
@@ -195,6 +194,7 @@ async fn one_that_does_not_answer_any_more_is_not_handed_out() {
             .all(|container| container.id != mute)
     })
     .await;
+    world.works().await;
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ async fn the_code_and_output_kept_for_the_record_are_no_resources() {
     let world = World::new().await;
     let run = world.run_with("out plain", json!({"stdin": "x"})).await;
     let id = run.ok()["run_id"].as_str().unwrap();
-    assert_eq!(world.records(id).await.len(), 3);
+    assert_eq!(world.records(id, 3).await.len(), 3);
     let listed = world.client.request("resources/list", json!({})).await;
     assert_eq!(listed["result"]["resources"], json!([]));
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use belljar_wire::PROTOCOL;
 use belljar_wire::message::{FromHello, Hello, Ready, Request, ToHello};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::{Exchange, Link, TetherError, Violation, received, sent};
 
@@ -35,7 +36,11 @@ pub(super) async fn greet(link: &Link) -> Result<(Ready, Exchange), TetherError>
 pub(super) type Probe = oneshot::Sender<()>;
 
 /// Pings until the connection ends, and ends it when an answer is late or wrong. Pings at once for whoever asks.
-pub(super) async fn keep_alive(mut exchange: Exchange, mut probes: mpsc::Receiver<Probe>) {
+pub(super) async fn keep_alive(
+    mut exchange: Exchange,
+    mut probes: mpsc::Receiver<Probe>,
+    answered: watch::Sender<Instant>,
+) {
     let ended = exchange.link.ended.clone();
     let _ends = ended.clone().drop_guard();
     let pings = async {
@@ -48,6 +53,7 @@ pub(super) async fn keep_alive(mut exchange: Exchange, mut probes: mpsc::Receive
                 tracing::debug!(%error, "a sandbox does not answer pings");
                 return;
             }
+            answered.send_replace(Instant::now());
             // Whoever asked may have given up.
             let _ = probe.map(|probe| probe.send(()));
         }

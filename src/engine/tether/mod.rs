@@ -28,7 +28,8 @@ use belljar_wire::message::{GuestError, Ready, Request, RunId};
 use belljar_wire::mux::{self, MuxError, Opener, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::compat::TokioAsyncReadCompatExt as _;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -53,6 +54,8 @@ pub struct Tether {
     ready: Ready,
     runs: AtomicU64,
     probes: mpsc::Sender<hello::Probe>,
+    /// When the guest answered last.
+    answered: watch::Receiver<Instant>,
     _ends_with_this: DropGuard,
 }
 
@@ -134,12 +137,14 @@ impl Tether {
             .await
             .map_err(|_| TetherError::HelloTimeout)??;
         let (probes, asked) = mpsc::channel(1);
-        tokio::spawn(hello::keep_alive(hello, asked));
+        let (now, answered) = watch::channel(Instant::now());
+        tokio::spawn(hello::keep_alive(hello, asked, now));
         Ok(Self {
             link,
             ready,
             runs: AtomicU64::new(1),
             probes,
+            answered,
             _ends_with_this: ends_with_this,
         })
     }
@@ -167,6 +172,12 @@ impl Tether {
         let (probe, answered) = oneshot::channel();
         let asked = async { self.probes.send(probe).await.is_ok() && answered.await.is_ok() };
         tokio::time::timeout(limit, asked).await.unwrap_or(false)
+    }
+
+    /// How long ago the guest last answered the hello or a ping.
+    #[must_use]
+    pub fn answered_ago(&self) -> Duration {
+        self.answered.borrow().elapsed()
     }
 
     fn next_run(&self) -> RunId {
