@@ -50,6 +50,7 @@ const FOLDERS: [Folder; 3] = [
         "python",
         "sitecustomize.py",
         "warm.py",
+        "preload-bare.txt",
         "preload-core.txt",
         "preload-science.txt",
         "preload-standard.txt"

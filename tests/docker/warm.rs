@@ -20,6 +20,8 @@ use belljar::{
 
 use crate::support::{World, bash, container};
 
+const PYTHON: &str = include_str!("warm/python.txt");
+
 /// A program of the corpus.
 #[derive(Debug, Default)]
 struct Case {
@@ -89,10 +91,11 @@ fn plan(language: &str, case: &Case) -> RunPlan {
     plan.action().clone()
 }
 
-async fn launch(world: &World, language: &str) -> Sandbox {
+/// A sandbox of the kind that a program with this word gets.
+async fn launch(world: &World, language: &str, word: &str) -> Sandbox {
     let ask = RunAsk {
         language: language.to_owned(),
-        code: "x".to_owned(),
+        code: word.to_owned(),
         ..RunAsk::default()
     };
     let (launch, _) = policy().fresh_run(&Caller::Local, ask).unwrap();
@@ -171,9 +174,12 @@ fn plain(bytes: &[u8]) -> String {
     plain
 }
 
-async fn nobody_can_tell(language: &str, corpus: &str, always_cold: &[&str]) {
+async fn nobody_can_tell(language: &str, word: &str, corpus: &str, always_cold: &[&str]) {
     let world = World::new();
-    let (warm, cold) = tokio::join!(launch(&world, language), launch(&world, language));
+    let (warm, cold) = tokio::join!(
+        launch(&world, language, word),
+        launch(&world, language, word)
+    );
     let mut differing = Vec::new();
     for case in cases(corpus) {
         let plan = plan(language, &case);
@@ -201,18 +207,33 @@ async fn nobody_can_tell(language: &str, corpus: &str, always_cold: &[&str]) {
 }
 
 #[tokio::test]
-async fn nobody_can_tell_a_python_that_waited() {
-    nobody_can_tell("python", include_str!("warm/python.txt"), &[]).await;
+async fn nobody_can_tell_a_bare_python_that_waited() {
+    nobody_can_tell("python", "x", PYTHON, &[]).await;
+}
+
+#[tokio::test]
+async fn nobody_can_tell_a_python_that_waited_with_the_core() {
+    nobody_can_tell("python", "import", PYTHON, &[]).await;
+}
+
+#[tokio::test]
+async fn nobody_can_tell_a_python_that_waited_with_the_standard_library() {
+    nobody_can_tell("python", "asyncio", PYTHON, &[]).await;
+}
+
+#[tokio::test]
+async fn nobody_can_tell_a_python_that_waited_with_science() {
+    nobody_can_tell("python", "numpy", PYTHON, &[]).await;
 }
 
 #[tokio::test]
 async fn nobody_can_tell_a_node_that_waited() {
-    nobody_can_tell("javascript", include_str!("warm/javascript.txt"), &[]).await;
+    nobody_can_tell("javascript", "x", include_str!("warm/javascript.txt"), &[]).await;
 }
 
 #[tokio::test]
 async fn nobody_can_tell_a_bash_that_waited() {
-    nobody_can_tell("bash", include_str!("warm/bash.txt"), &[]).await;
+    nobody_can_tell("bash", "x", include_str!("warm/bash.txt"), &[]).await;
 }
 
 async fn simple(sandbox: &Sandbox, code: &str, env: &[(&str, &str)]) -> Did {
@@ -230,7 +251,7 @@ async fn simple(sandbox: &Sandbox, code: &str, env: &[(&str, &str)]) -> Did {
 #[tokio::test]
 async fn whatever_becomes_of_the_one_that_waits_the_run_works() {
     let world = World::new();
-    let sandbox = launch(&world, "python").await;
+    let sandbox = launch(&world, "python", "numpy").await;
     let hello = "print('hello')";
     let expect = async |warm: bool, env: &[(&str, &str)], why: &str| {
         let did = simple(&sandbox, hello, env).await;
@@ -271,7 +292,7 @@ async fn two_that_waited_draw_other_numbers() {
 print(random.random(), np.random.rand(), hash('a'), uuid.uuid4(), p.current_process().authkey.hex())";
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let sandbox = launch(&world, "python").await;
+        let sandbox = launch(&world, "python", "numpy").await;
         assert_eq!(sandbox.warm_up().await.unwrap(), FromWarm::Ready);
         let did = simple(&sandbox, code, &[]).await;
         assert!(did.warm && did.status == ExitStatus::Code(0), "{did:?}");
@@ -287,7 +308,7 @@ print(random.random(), np.random.rand(), hash('a'), uuid.uuid4(), p.current_proc
 #[tokio::test]
 async fn a_program_keeps_the_memory_that_it_asked_for() {
     let world = World::new();
-    let sandbox = launch(&world, "python").await;
+    let sandbox = launch(&world, "python", "numpy").await;
     let memory = container(&sandbox).await.host_config.unwrap().memory;
     // 512 for the program, its workspace, /tmp, /dev/shm, the guest, and the interpreter that waits.
     assert_eq!(memory, Some((512 + 256 + 64 + 64 + 32 + 112) << 20));
