@@ -19,6 +19,16 @@ pub(super) struct App {
 }
 
 impl App {
+    /// The same for one run and the end: nothing is started for a next one.
+    pub(super) fn for_one_run(
+        settings: &Settings,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
+        let mut settings = settings.clone();
+        settings.pool.max = 0;
+        Self::start(&settings, environment)
+    }
+
     /// Opens the state directory and starts the background work. The daemon may be down: that shows with the
     /// first call that needs it.
     pub(super) fn start(settings: &Settings, environment: &Environment) -> anyhow::Result<Self> {

@@ -66,12 +66,9 @@ pub(super) fn run(
         },
         network: None,
     };
-    // One run and the end: nothing is started for a next one.
-    let mut settings = settings.clone();
-    settings.pool.max = 0;
     let runtime = super::runtime()?;
     let report = runtime.block_on(async {
-        let app = App::start(&settings, environment)?;
+        let app = App::for_one_run(settings, environment)?;
         let cancelled = CancellationToken::new();
         let interrupt = cancelled.clone();
         let watcher = tokio::spawn(async move {

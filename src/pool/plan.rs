@@ -12,7 +12,7 @@ use super::{Waiting, class::Class, demand::Bounds, shelf::Shelf};
 use crate::policy::{Launch, Permit};
 
 /// Starts under way at a time. More of them do not make more sandboxes a second, each only takes longer.
-pub(super) const MAX_STARTS: usize = 4;
+pub(super) const MAX_STARTS: usize = 8;
 /// Of these, starts that no call waits for. What comes for later must not stand in the way of what comes now.
 pub(super) const MAX_SPARE_STARTS: usize = 2;
 
@@ -187,6 +187,7 @@ mod tests {
     async fn calls_are_served_in_their_order_over_all_classes_and_not_too_many_at_once() {
         let mut shelves = Test::default();
         let _answers: Vec<_> = ["b", "a", "a", "b", "b", "a"]
+            .repeat(2)
             .into_iter()
             .zip(0..)
             .map(|(image, number)| wait(&mut shelves, image, number))

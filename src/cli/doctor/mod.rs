@@ -198,7 +198,7 @@ async fn trial(settings: &Settings, environment: &Environment) -> Check {
             "see examples/belljar.toml",
         );
     };
-    let app = match App::start(settings, environment) {
+    let app = match App::for_one_run(settings, environment) {
         Ok(app) => app,
         Err(error) => return failed(format!("{error:#}")),
     };
