@@ -92,10 +92,10 @@ fn plan(language: &str, case: &Case) -> RunPlan {
 }
 
 /// A sandbox of the kind that a program with this word gets.
-async fn launch(world: &World, language: &str, word: &str) -> Sandbox {
+async fn launch(world: &World, language: &str, hint: &str) -> Sandbox {
     let ask = RunAsk {
         language: language.to_owned(),
-        code: word.to_owned(),
+        code: hint.to_owned(),
         ..RunAsk::default()
     };
     let (launch, _) = policy().fresh_run(&Caller::Local, ask).unwrap();
@@ -174,11 +174,11 @@ fn plain(bytes: &[u8]) -> String {
     plain
 }
 
-async fn nobody_can_tell(language: &str, word: &str, corpus: &str, always_cold: &[&str]) {
+async fn nobody_can_tell(language: &str, hint: &str, corpus: &str, always_cold: &[&str]) {
     let world = World::new();
     let (warm, cold) = tokio::join!(
-        launch(&world, language, word),
-        launch(&world, language, word)
+        launch(&world, language, hint),
+        launch(&world, language, hint)
     );
     let mut differing = Vec::new();
     for case in cases(corpus) {
