@@ -64,6 +64,14 @@ impl Report {
         self
     }
 
+    /// Says, if a reach was missed, where the time goes that is left to win.
+    pub(crate) fn remaining(&mut self, cost: &str) -> &mut Self {
+        if !cost.is_empty() && !self.holds() {
+            self.note(format!("what remains: {cost}"));
+        }
+        self
+    }
+
     /// Whether every claim holds.
     pub(crate) fn holds(&self) -> bool {
         self.claims.iter().all(Claim::holds)
