@@ -28,6 +28,9 @@ use crate::{
 /// How long the guest may take from the request to the start of the program. Stops a sandbox that accepts a
 /// program and never starts it.
 const START_DEADLINE: Duration = Duration::from_secs(30);
+/// How long after the request the guest is asked whether it answers at all, if it has not started the program. Stops a
+/// container that was paused, or a daemon that hangs, from holding a caller for the whole of [`START_DEADLINE`].
+const DOUBT: Duration = Duration::from_secs(2);
 /// How much longer than the program's own time the guest has to report its end, with its last output and its
 /// new files. Stops a guest that lets a program run on, or only says that it ended.
 const OUTER_GRACE: Duration = Duration::from_secs(2);
@@ -138,6 +141,7 @@ impl Progress {
         cancelled: &CancellationToken,
     ) -> Result<(), NotStarted> {
         let mut deadline = Instant::now() + START_DEADLINE;
+        let mut doubt = Instant::now() + DOUBT;
         loop {
             let stop = tokio::select! {
                 event = run.next() => match event {
@@ -157,6 +161,15 @@ impl Progress {
                     }
                 },
                 () = cancelled.cancelled(), if self.cause.is_none() => Cause::Cancelled,
+                () = sleep_until(doubt), if self.started.is_none() => {
+                    if sandbox.answers().await {
+                        // It is only slow.
+                        doubt = deadline;
+                        continue;
+                    }
+                    self.give_up(sandbox).await;
+                    return Ok(());
+                }
                 () = sleep_until(deadline) => {
                     self.give_up(sandbox).await;
                     return Ok(());

@@ -51,6 +51,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often what is kept is looked through for what has expired.
 const SWEEP_STORE_EVERY: Duration = Duration::from_mins(5);
 
+/// When what ended servers left is looked for a second time: longer than a daemon takes to make a container.
+const REAP_AGAIN: Duration = Duration::from_mins(2);
+
 /// What the broker works with.
 #[derive(Debug)]
 pub struct Parts {
@@ -128,8 +131,12 @@ impl Broker {
         });
         let engine = self.engine.clone();
         self.until_stopped(async move {
-            if let Err(error) = engine.reap().await {
-                tracing::debug!(%error, "what ended servers left could not be looked for");
+            // Twice: what a daemon was making when its server was killed may appear after the first time.
+            for wait in [Duration::ZERO, REAP_AGAIN] {
+                tokio::time::sleep(wait).await;
+                if let Err(error) = engine.reap().await {
+                    tracing::debug!(%error, "what ended servers left could not be looked for");
+                }
             }
         });
         Ok(())

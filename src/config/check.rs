@@ -52,7 +52,7 @@ const DEFAULT_QUEUE: u32 = 64;
 /// The most waiting calls: each holds its code and inputs in memory.
 const HIGHEST_QUEUE: u32 = 4096;
 /// Sandboxes that wait by default: a desktop agent asks for one or two at a time.
-const DEFAULT_POOL: u32 = 4;
+const DEFAULT_POOL: u32 = 8;
 /// The most that wait: each has a uid of its own and costs memory.
 const HIGHEST_POOL: u32 = 512;
 /// How long nobody must have used an image before nothing of it waits, by default, in seconds.

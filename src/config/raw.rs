@@ -105,7 +105,8 @@ pub(super) struct RawConcurrency {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawPool {
-    /// The most that wait, on top of those in use. Default 4; 0 starts each sandbox when it is asked for.
+    /// The most that wait, on top of those in use, of all languages together; Python waits in up to four kinds. Default 8; 0
+    /// starts each sandbox when it is asked for.
     pub(super) max: Option<u32>,
     /// The fewest that wait of each image in use. Over HTTP those of `languages` wait from the start; on stdio nothing
     /// waits before the first call. Default 0.

@@ -148,7 +148,13 @@ impl ImageBuilder for DockerImages {
 
     async fn remove(&self, reference: &str) -> Result<(), BuilderError> {
         let docker = self.patient(REMOVE);
-        let done = docker.remove_image(reference, None::<RemoveImageOptions>, None);
+        // A name may go while containers of its image are left, which then end with what they are for: those that wait
+        // for a call go as soon as their server hears of it. An id may not.
+        let options = RemoveImageOptions {
+            force: !reference.starts_with("sha256:"),
+            ..RemoveImageOptions::default()
+        };
+        let done = docker.remove_image(reference, Some(options), None);
         within("remove image", REMOVE, done).await.map(|_| ())
     }
 }

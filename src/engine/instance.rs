@@ -8,6 +8,7 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::types::InstanceId;
@@ -16,6 +17,8 @@ use crate::types::InstanceId;
 const MAX_INSTANCES: usize = 4096;
 
 const SUFFIX: &str = ".lock";
+/// The end of the name of the file that says since when an instance is known to have ended.
+const ENDED: &str = "ended";
 
 /// Bytes read of another instance's file. Daemons' ids are short.
 const MAX_NOTE_BYTES: u64 = 256;
@@ -180,8 +183,23 @@ impl DeadInstance {
         &self.id
     }
 
+    /// How long ago it was first found that the server has ended; that is noted by the first call.
+    #[must_use]
+    pub fn ended_for(&self) -> Duration {
+        let mark = self.path.with_extension(ENDED);
+        let noted = std::fs::metadata(&mark).and_then(|mark| mark.modified());
+        if let Ok(noted) = noted {
+            return noted.elapsed().unwrap_or_default();
+        }
+        if let Err(error) = File::create(&mark) {
+            tracing::debug!(path = %mark.display(), %error, "the end of a server not noted");
+        }
+        Duration::ZERO
+    }
+
     /// Removes the file: nothing of the instance is left on the daemon.
     pub fn forget(self) {
+        let _ = std::fs::remove_file(self.path.with_extension(ENDED));
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "instance file not removed");
         }

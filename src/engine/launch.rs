@@ -137,6 +137,7 @@ impl Inner {
             Err(error) => {
                 match &error {
                     DaemonError::Timeout { .. } | DaemonError::Unreachable { .. } => {
+                        self.late.store(true, Ordering::SeqCst);
                         container::remove_late(&self.daemon, name.to_owned());
                     }
                     DaemonError::NotFound { .. }

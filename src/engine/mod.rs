@@ -91,6 +91,8 @@ struct Inner {
     /// Numbers this instance's containers.
     seq: AtomicU64,
     closed: AtomicBool,
+    /// Whether the making of a container was ever not confirmed.
+    late: AtomicBool,
     /// Looked up at the first launch, and again after a failed one.
     host: Mutex<Option<Arc<Host>>>,
     /// Found or filled at the first launch; its lock keeps this server from filling two.
@@ -110,6 +112,7 @@ impl Engine {
                 uids: uid::Uids::default(),
                 seq: AtomicU64::new(1),
                 closed: AtomicBool::new(false),
+                late: AtomicBool::new(false),
                 host: Mutex::new(None),
                 guest: Mutex::new(None),
             }),
@@ -181,10 +184,10 @@ impl Engine {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::SeqCst);
         inner.tasks.close();
-        if tokio::time::timeout(deadline::CLOSE, inner.tasks.wait())
+        let settled = tokio::time::timeout(deadline::CLOSE, inner.tasks.wait())
             .await
-            .is_err()
-        {
+            .is_ok();
+        if !settled {
             tracing::warn!("clean-up takes long, removing what is left by force");
         }
         if inner.seq.load(Ordering::Relaxed) == 1 {
@@ -193,7 +196,11 @@ impl Engine {
             return;
         }
         match tokio::time::timeout(deadline::CLOSE, inner.sweep(inner.instance.id())).await {
-            Ok(Ok((_, 0))) => inner.instance.retire(),
+            Ok(Ok((_, 0))) if settled && !inner.late.load(Ordering::SeqCst) => {
+                inner.instance.retire();
+            }
+            // The daemon may still be making what it was asked for: whoever starts next must know where to look.
+            Ok(Ok((_, 0))) => tracing::warn!("containers may follow, the next start removes them"),
             Ok(Ok((_, failed))) => {
                 tracing::warn!(failed, "containers are left, the next start removes them");
             }

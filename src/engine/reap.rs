@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{
     Inner, container,
     daemon::{Daemon, DaemonError, Listed},
+    deadline,
     error::EngineError,
     spec::{self, LABEL_INSTANCE},
 };
@@ -39,7 +40,10 @@ impl Inner {
             reaped.failed += failed;
             if failed == 0 {
                 reaped.instances += 1;
-                dead.forget();
+                // A container that the daemon was making when the server ended may appear only now.
+                if dead.ended_for() >= deadline::SETTLED {
+                    dead.forget();
+                }
             }
         }
         Ok(reaped)

@@ -368,7 +368,40 @@ async fn reap_removes_the_dead_s_containers_and_nobody_else_s() {
         }
     );
     assert_eq!(world.daemon.containers().len(), 4);
+    // What the daemon was making when the server ended may appear only now.
+    forge(&world.daemon, &format!("belljar-{dead_id}-77"), &dead_id).await;
+    let reaped = world.engine.reap().await.unwrap();
+    assert_eq!((reaped.instances, reaped.containers), (1, 1));
+    // Forgotten once it has been known to have ended for long enough.
+    let files = world.state.path().join("instances");
+    let mark = files.join(format!("{dead_id}.ended"));
+    let mark = std::fs::File::options().write(true).open(mark).unwrap();
+    let long_ago = std::time::SystemTime::now() - 2 * deadline::SETTLED;
+    mark.set_modified(long_ago).unwrap();
+    world.engine.reap().await.unwrap();
     assert_eq!(world.instance_files(), 1);
+    assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_while_the_daemon_makes_a_container_leaves_its_name_behind() {
+    let world = World::new();
+    drop(world.launch().await.unwrap());
+    world.until_empty().await;
+    let slow = 2 * deadline::CLOSE;
+    world.daemon.on(Verb::Create, Cue::Delay(slow));
+    let engine = world.engine.clone();
+    let launch = tokio::spawn(async move { engine.launch(&permit(IMAGE)).await.map(|_| ()) });
+    until_called(&world.daemon, Verb::Create, 3).await;
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 1, "the next start must find it");
+    let _ = launch.await;
+}
+
+async fn until_called(daemon: &FakeDaemon, verb: Verb, times: usize) {
+    while daemon.count(verb) < times {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// A container that carries another instance's label.

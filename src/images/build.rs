@@ -172,13 +172,24 @@ pub async fn remove(
     Ok(removed)
 }
 
+/// How often an image that was replaced is tried to be removed: servers let go of the containers that waited for a call
+/// only when the daemon has told them of the new one.
+const DROP_ATTEMPTS: u32 = 4;
+/// Between two attempts.
+const DROP_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Removes the image that had the tag before, hundreds of megabytes that nothing leads to any more. One that
 /// has another name, or that a container uses, stays; so it does where the daemon fails, as the build went well.
 async fn drop_replaced(builder: &dyn ImageBuilder, id: &str) {
-    if let Ok(Some(found)) = builder.find(id).await
-        && found.tags.is_empty()
-    {
-        let _ = builder.remove(id).await;
+    for _ in 0..DROP_ATTEMPTS {
+        match builder.find(id).await {
+            Ok(Some(found)) if found.tags.is_empty() => {}
+            Ok(_) | Err(_) => return,
+        }
+        if builder.remove(id).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(DROP_PAUSE).await;
     }
 }
 

@@ -3,7 +3,10 @@
 //!
 //! It sleeps while nothing waits, so that an idle window costs nothing. It never decides which call gets what.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -56,7 +59,11 @@ async fn look_after(inner: &Arc<Inner>) {
                 follow.confirm(inner).await;
             }
             change = follow.next() => match change {
-                Some(Ok(())) => inner.compare_images().await,
+                Some(Ok(())) => {
+                    inner.unsure.store(true, Ordering::Relaxed);
+                    inner.compare_images().await;
+                    inner.unsure.store(false, Ordering::Relaxed);
+                }
                 Some(Err(error)) => follow.give_up(&error.to_string()),
                 None => follow.give_up("the connection ended"),
             },
@@ -192,12 +199,14 @@ impl Inner {
             };
             let gone = match found {
                 Ok(id) => {
-                    let _ = stock.learn(&id, at);
+                    let _ = stock.learn(Some(&id), at);
                     stock.rested();
                     stock.take_if(|sandbox| sandbox.image_id() != id)
                 }
                 // Nothing of it may run any more. A call that needs it is told how to get it back.
                 Err(EngineError::ImageMissing { .. } | EngineError::ImageRefused { .. }) => {
+                    // What is being started of it must not wait either.
+                    let _ = stock.learn(None, at);
                     stock.take_if(|_| true)
                 }
                 // The daemon is the trouble, and whoever waits will show it.

@@ -23,7 +23,7 @@ mod warm;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -68,6 +68,9 @@ struct Inner {
     numbers: AtomicU64,
     /// How many may wait on the daemon's machine, as soon as it is known.
     room: AtomicUsize,
+    /// Whether an image has changed and it is not known yet which sandboxes are of the past: until then none is handed
+    /// out that waits.
+    unsure: AtomicBool,
     /// Turns to boot an interpreter.
     warming: Semaphore,
     /// Wakes the keeper when there is something to keep.
@@ -157,6 +160,7 @@ impl Pool {
                 shelves: Mutex::default(),
                 numbers: AtomicU64::new(0),
                 room: AtomicUsize::new(usize::MAX),
+                unsure: AtomicBool::new(false),
                 warming: Semaphore::new(1),
                 occupied: Notify::new(),
                 closed: CancellationToken::new(),
@@ -280,6 +284,7 @@ impl Inner {
             return Err(EngineError::Closed);
         }
         if from == From::AnyThatWaits
+            && !self.unsure.load(Ordering::Relaxed)
             && let Some(waits) = self.waits_for(permit)
         {
             let own = Class::of(waits.action());
@@ -313,6 +318,7 @@ impl Inner {
         let (reply, answer) = oneshot::channel();
         all.shelf(permit, now).wait(Waiter {
             number: self.number(),
+            since: now,
             reply,
         });
         drop(all);

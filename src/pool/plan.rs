@@ -173,7 +173,12 @@ mod tests {
     fn wait(shelves: &mut Test, image: &str, number: u64) -> oneshot::Receiver<Result<u32, ()>> {
         let (reply, answer) = oneshot::channel();
         let shelf = shelves.shelf(&permit(image), Instant::now());
-        shelf.wait(Waiter { number, reply });
+        let since = Instant::now();
+        shelf.wait(Waiter {
+            number,
+            since,
+            reply,
+        });
         answer
     }
 

@@ -15,6 +15,8 @@ use crate::policy::{Launch, Permit};
 pub(super) struct Waiter<S, E> {
     /// Waiters are numbered in the order of their coming, over all shelves.
     pub(super) number: u64,
+    /// When it came.
+    pub(super) since: Instant,
     pub(super) reply: oneshot::Sender<Result<S, E>>,
 }
 
@@ -31,7 +33,8 @@ pub(super) struct Member<S> {
 /// The image that sandboxes are made of, as of a moment.
 #[derive(Debug)]
 struct Known {
-    id: String,
+    /// `None`: there was none of that name.
+    id: Option<String>,
     at: Instant,
 }
 
@@ -155,10 +158,16 @@ impl<S, E> Shelf<S, E> {
         Err(sandbox)
     }
 
-    /// Tells the call that has waited longest why there is none for it; `false` if no call waits.
-    pub(super) fn disappoint(&mut self, error: E) -> Result<(), E> {
+    /// Tells the call that has waited longest why there is none for it, if it waited already when the start that failed
+    /// began: another one's failure says nothing of its own. Otherwise gives the error back.
+    pub(super) fn disappoint(&mut self, error: E, began: Instant) -> Result<(), E> {
         let mut error = error;
-        while let Some(waiter) = self.waiters.pop_front() {
+        while self
+            .waiters
+            .front()
+            .is_some_and(|waiter| waiter.since <= began)
+            && let Some(waiter) = self.waiters.pop_front()
+        {
             match waiter.reply.send(Err(error)) {
                 Ok(()) | Err(Ok(_)) => return Ok(()),
                 Err(Err(back)) => error = back,
@@ -188,14 +197,14 @@ impl<S, E> Shelf<S, E> {
         self.idle.iter_mut().find(|member| member.number == number)
     }
 
-    /// Learns that sandboxes were made of the image `id` at the time `at`, and says whether that is still so.
-    pub(super) fn learn(&mut self, id: &str, at: Instant) -> Age {
+    /// Learns that the image was `id` at the time `at`, or that there was none, and says whether that is still so.
+    pub(super) fn learn(&mut self, id: Option<&str>, at: Instant) -> Age {
         match &self.image {
-            Some(known) if known.at > at && known.id != id => Age::Stale,
+            Some(known) if known.at > at && known.id.as_deref() != id => Age::Stale,
             Some(known) if known.at > at => Age::Current,
             Some(_) | None => {
                 self.image = Some(Known {
-                    id: id.to_owned(),
+                    id: id.map(str::to_owned),
                     at,
                 });
                 Age::Current
@@ -232,7 +241,12 @@ mod tests {
 
     fn waiter(shelf: &mut Test, number: u64) -> oneshot::Receiver<Result<u32, &'static str>> {
         let (reply, answer) = oneshot::channel();
-        shelf.wait(Waiter { number, reply });
+        let since = Instant::now();
+        shelf.wait(Waiter {
+            number,
+            since,
+            reply,
+        });
         answer
     }
 
@@ -265,10 +279,12 @@ mod tests {
         assert_eq!(shelf.first_waiter(), Some(2));
         assert_eq!(shelf.hand_over(7), Ok(()));
         assert_eq!(second.try_recv().unwrap(), Ok(7));
-        assert_eq!(shelf.disappoint("no"), Ok(()));
+        let before = Instant::now() - std::time::Duration::from_secs(1);
+        assert_eq!(shelf.disappoint("no", before), Err("no"), "not its own");
+        assert_eq!(shelf.disappoint("no", Instant::now()), Ok(()));
         assert_eq!(third.try_recv().unwrap(), Err("no"));
         assert_eq!(shelf.hand_over(8), Err(8));
-        assert_eq!(shelf.disappoint("no"), Err("no"));
+        assert_eq!(shelf.disappoint("no", Instant::now()), Err("no"));
     }
 
     #[tokio::test]
@@ -276,13 +292,16 @@ mod tests {
         let mut shelf = shelf(&[]);
         let begun = Instant::now();
         let later = begun + std::time::Duration::from_secs(1);
-        assert_eq!(shelf.learn("old", begun), Age::Current);
-        assert_eq!(shelf.learn("new", later), Age::Current);
+        assert_eq!(shelf.learn(Some("old"), begun), Age::Current);
+        assert_eq!(shelf.learn(Some("new"), later), Age::Current);
         assert_eq!(
-            shelf.learn("old", begun),
+            shelf.learn(Some("old"), begun),
             Age::Stale,
             "begun before the change"
         );
-        assert_eq!(shelf.learn("new", begun), Age::Current);
+        assert_eq!(shelf.learn(Some("new"), begun), Age::Current);
+        let last = later + std::time::Duration::from_secs(1);
+        assert_eq!(shelf.learn(None, last), Age::Current);
+        assert_eq!(shelf.learn(Some("new"), later), Age::Stale, "it is gone");
     }
 }

@@ -133,7 +133,7 @@ impl Inner {
             match result {
                 Ok(sandbox) => {
                     stock.rested();
-                    match stock.learn(sandbox.image_id(), at) {
+                    match stock.learn(Some(sandbox.image_id()), at) {
                         Age::Stale => unwanted = Some(sandbox),
                         Age::Current => {
                             unwanted = self.place(stock, sandbox, room);
@@ -141,7 +141,7 @@ impl Inner {
                     }
                 }
                 Err(error) => {
-                    if let Err(error) = stock.disappoint(error) {
+                    if let Err(error) = stock.disappoint(error, at) {
                         let rest = REST
                             .saturating_mul(1 << stock.failures.min(16))
                             .min(LONGEST_REST);
