@@ -65,7 +65,7 @@ pub(super) fn pandas(context: &Context, rounds: usize) -> anyhow::Result<Report>
         home: Home::Read,
         docker: Reach::Told,
         bare: Some(FIFTIETH),
-        remaining: "the end of the process. The program has printed some 2 ms after it was handed over; then the interpreter \
+        remaining: "the end of the process. The program has printed long before (a few milliseconds after it was handed over); then the interpreter \
                     takes the libraries apart (its table of interned strings and the modules that were imported), and the \
                     kernel takes back 100 MiB. Neither can be left out without changing what a program sees at its end.",
     };

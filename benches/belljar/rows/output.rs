@@ -70,9 +70,9 @@ pub(super) fn gibibyte(context: &Context, rounds: usize) -> anyhow::Result<Repor
         Reach::AtMost(MOST_MIB),
     );
     report.remaining(
-        "every piece passes the guest and two copies of the multiplexer's frames, is hashed once (a quarter of the server's \
-         time) and written to the disk's cache once; the server takes some 2.3 s of processor time for it, of which the \
-         reader by hand needs next to nothing.",
+        "every piece passes the guest and two copies of the multiplexer's frames, is hashed once and \
+         written to the disk's cache once; the reader by hand does none of it, and on a machine with few processors all of \
+         these share them with the daemon.",
     );
     report.series = vec![ours, raw];
     Ok(report)
