@@ -30,7 +30,7 @@ pub(crate) fn facts() -> Vec<(&'static str, String)> {
                 |kib| format!("{:.1} GiB", kib_to_mib(kib) / 1024.0),
             ),
         ),
-        ("kernel", first_line(Command::new("uname").arg("-sr"))),
+        ("kernel", kernel()),
         ("belljar", first_line(Command::new(SERVER).arg("--version"))),
         (
             "Docker",
@@ -58,6 +58,12 @@ fn processor() -> String {
     text.lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or_else(|| UNKNOWN.to_owned(), |(_, name)| name.to_owned())
+}
+
+/// The kernel without what its builder called it.
+fn kernel() -> String {
+    let full = first_line(Command::new("uname").arg("-sr"));
+    full.split('-').next().unwrap_or_default().to_owned()
 }
 
 fn first_line(command: &mut Command) -> String {
