@@ -48,7 +48,7 @@ lint: toolchain ## Formatting and clippy, where a warning is an error
 
 desktops: toolchain ## Checks the server for macOS and Windows
 	@if command -v rustup >/dev/null; then rustup target add $(DESKTOPS); fi
-	for target in $(DESKTOPS); do $(CARGO) check --target $$target || exit 1; done
+	CARGO=$(CARGO) scripts/desktops.sh $(DESKTOPS)
 
 images: toolchain ## Builds the images that are missing or out of date
 	$(CARGO) run --quiet -- images build

@@ -10,6 +10,7 @@ pub mod audit;
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod egress;
 pub mod engine;
 pub mod images;
 pub mod output;

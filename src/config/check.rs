@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ArtifactSettings, ConcurrencySettings, DockerSettings, FileOrigin, FileSettings, Languages,
-    LimitSettings, PoolSettings, Problem, SessionSettings, Settings,
+    ArtifactSettings, ConcurrencySettings, DockerSettings, EgressSettings, FileOrigin,
+    FileSettings, Languages, LimitSettings, PoolSettings, Problem, SessionSettings, Settings,
     raw::{
         RawArtifacts, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLimits, RawPool,
         RawSessions,
@@ -92,6 +92,7 @@ pub(super) fn checked(
         docker: docker(raw.docker)?,
         files: files(raw.files)?,
         languages,
+        egress: EgressSettings::default(),
     })
 }
 

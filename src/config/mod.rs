@@ -5,6 +5,7 @@
 //! checked-out repository must not configure its own jail.
 
 mod check;
+mod egress;
 mod environment;
 mod error;
 mod language;
@@ -13,6 +14,10 @@ mod raw;
 mod settings;
 mod show;
 
+pub use egress::{
+    Budget, CallerKind, EgressSettings, HostPattern, Injection, PathPattern, Profile, Rule, Scheme,
+    SecretSource, SecretSpec, Uninspectable,
+};
 pub use environment::Environment;
 pub use error::{ConfigError, Problem};
 pub use language::{Languages, list};

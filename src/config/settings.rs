@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, FileOrigin, Languages, check};
+use super::{ConfigError, EgressSettings, FileOrigin, Languages, check};
 use crate::types::{Limits, WallTime};
 
 /// Everything the operator decided, with closed defaults for the rest.
@@ -31,6 +31,8 @@ pub struct Settings {
     pub files: FileSettings,
     /// What can be run.
     pub languages: Languages,
+    /// What the network is opened to.
+    pub egress: EgressSettings,
 }
 
 /// Whether results carry `structuredContent` and tools an output schema.

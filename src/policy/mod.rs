@@ -6,6 +6,7 @@
 
 mod ask;
 mod denial;
+mod egress;
 mod files;
 mod permit;
 mod plan;
@@ -14,6 +15,7 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
+pub use egress::EgressDenial;
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
 pub use permit::{Launch, Permit, WarmUp};
 pub use plan::{Content, InputFile, RunPlan, SessionTerms, Start, Upload, WORKSPACE};

@@ -6,6 +6,7 @@
 mod bounded;
 mod caller;
 mod digest;
+mod host;
 mod id;
 mod limits;
 mod network;
@@ -18,13 +19,14 @@ pub mod visible;
 pub use bounded::read_at_most;
 pub use caller::{Caller, CallerError, TokenId};
 pub use digest::{DigestError, Sha256};
+pub use host::{DnsName, Endpoint, Host, HostError};
 pub(crate) use id::random_hex;
 pub use id::{ArtifactId, FileId, IdError, InstanceId, RunId, SandboxId};
 pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
     WallTime, whole_seconds,
 };
-pub use network::Network;
+pub use network::{NO_NETWORK, Network, ProfileName, ProfileNameError};
 pub use outcome::Status;
 pub use path::{MAX_PATH_BYTES, PathError, WorkspacePath};
 pub use secret::Secret;

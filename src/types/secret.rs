@@ -2,15 +2,18 @@
 
 use std::fmt;
 
-/// A secret. It has no text form but [`Self::expose`], so that no log line, error or report shows it unasked.
+use zeroize::Zeroizing;
+
+/// A secret. It has no text form but [`Self::expose`], so that no log line, error or report shows it unasked, and its
+/// memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Keeps `text` from being shown.
     #[must_use]
     pub fn new(text: String) -> Self {
-        Self(text)
+        Self(Zeroizing::new(text))
     }
 
     /// The text itself, for the one place that needs it.

@@ -1,0 +1,22 @@
+//! The only way out for bytes: a proxy for the programs of one run, which decides, dials and records.
+//!
+//! A [`Relay`] belongs to one run and one profile. The guest carries connections to it over the tether; here each is
+//! read as HTTP or SOCKS 5, its target parsed once, decided by the policy, recorded, resolved, and dialled at the very
+//! address that was checked. TLS is ended here and begun anew towards the server, so that every request inside is
+//! seen, unless a rule says `tunnel`. Nothing here trusts a byte of what comes from either side, nothing goes out
+//! that was not recorded first, and a secret never goes back inside.
+//!
+//! # Theory of operation
+//! [`front`] takes a connection from inside and finds out what it wants; [`tunnel`] passes TLS through after a look at
+//! its first message ([`client_hello`]); [`intercept`] ends TLS with a certificate of the run's own [`authority`];
+//! [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what [`dial`] opens.
+//! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
+//! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
+
+mod ledger;
+mod relay;
+mod vault;
+
+pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};
+pub use relay::Relay;
+pub use vault::{SecretError, Vault};

@@ -1,0 +1,90 @@
+//! The proxy of one run.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ledger::{Ledger, Report, Witness},
+    vault::{SecretError, Vault},
+};
+use crate::config::Profile;
+
+/// The proxy of one run. Dropping it cuts every connection.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+}
+
+/// What every connection of one run needs.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) profile: Arc<Profile>,
+    pub(super) ledger: Ledger,
+    pub(super) vault: Vault,
+    pub(super) witness: Arc<dyn Witness>,
+    /// Fires at the end of the run.
+    pub(super) stop: CancellationToken,
+}
+
+impl Relay {
+    /// A proxy for one run under `profile`: mints its secrets and its certificate authority.
+    ///
+    /// # Errors
+    /// [`SecretError`] where a secret cannot be had.
+    pub async fn open(
+        profile: Arc<Profile>,
+        witness: Arc<dyn Witness>,
+    ) -> Result<Self, SecretError> {
+        let vault = Vault::open(&profile).await?;
+        let shared = Shared {
+            ledger: Ledger::default(),
+            vault,
+            witness,
+            stop: CancellationToken::new(),
+            profile,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The certificates, as PEM, that programs inside have to trust beside the image's own.
+    #[must_use]
+    pub fn trust(&self) -> &[u8] {
+        b""
+    }
+
+    /// The variables in which programs find their stand-ins for secrets.
+    #[must_use]
+    pub fn env(&self) -> BTreeMap<String, String> {
+        self.shared.vault.env()
+    }
+
+    /// Serves one connection from inside to its end, which comes with [`Self::close`] at the latest.
+    pub async fn serve<T>(&self, io: T)
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let _ = (io, &self.shared.profile, &self.shared.witness);
+        self.shared.stop.cancelled().await;
+    }
+
+    /// Ends every connection and lets no new one in.
+    pub fn close(&self) {
+        self.shared.stop.cancel();
+    }
+
+    /// What was reached and denied so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.shared.ledger.report()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

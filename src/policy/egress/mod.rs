@@ -1,0 +1,8 @@
+//! What a profile allows to go out: pure decisions on canonical values.
+//!
+//! A connection is decided before anything is resolved, an address before it is dialled, a request before a byte of
+//! it is sent. Nothing here resolves, dials or reads a clock, and what no rule allows is denied.
+
+mod denial;
+
+pub use denial::EgressDenial;
