@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256 as Hasher};
 
+use super::{EgressCounts, EgressRecord};
 use crate::types::{Caller, InstanceId, Limits, RunId, SandboxId, Sha256, Status};
 
 /// The most variables, inputs and artifacts named in one line, each; the rest is counted. Without a bound one
@@ -34,6 +35,8 @@ pub enum Action {
     ListFiles,
     /// A resource was to be read.
     ReadResource,
+    /// A program wanted to reach something.
+    Egress,
     /// The server started.
     Start,
     /// The server stopped in good order; without this line it died.
@@ -53,6 +56,7 @@ impl Action {
             Self::CloseSession => "close_session",
             Self::ListFiles => "list_files",
             Self::ReadResource => "read_resource",
+            Self::Egress => "egress",
             Self::Start => "start",
             Self::Stop => "stop",
         }
@@ -235,6 +239,12 @@ pub struct Event {
     /// Files beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub artifacts_omitted: u64,
+    /// What a program wanted to reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressRecord>,
+    /// How often a run was let out, and how often not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress_counts: Option<EgressCounts>,
     /// Why the action failed, where it was allowed and did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -268,6 +278,8 @@ impl Event {
             stderr: None,
             artifacts: Vec::new(),
             artifacts_omitted: 0,
+            egress: None,
+            egress_counts: None,
             error: None,
         }
     }
@@ -282,6 +294,9 @@ impl Event {
         }
         for file in self.inputs.iter_mut().chain(&mut self.artifacts) {
             cut_text(&mut file.path, MAX_NAME_BYTES);
+        }
+        if let Some(egress) = &mut self.egress {
+            egress.bound();
         }
         let (Decision::Allow { reason } | Decision::Deny { reason }) = &mut self.decision;
         cut_text(reason, MAX_TEXT_BYTES);
@@ -304,7 +319,7 @@ fn cut_list<T>(list: &mut Vec<T>) -> u64 {
     omitted as u64
 }
 
-fn cut_text(text: &mut String, most: usize) {
+pub(super) fn cut_text(text: &mut String, most: usize) {
     if text.len() > most {
         text.truncate(text.floor_char_boundary(most));
         text.push('…');
@@ -397,6 +412,19 @@ mod tests {
             stderr: stream,
             artifacts: vec![file],
             artifacts_omitted: 1,
+            egress: Some(EgressRecord {
+                method: Some("GET".to_owned()),
+                scheme: Some("https".to_owned()),
+                host: "a.test".to_owned(),
+                port: 443,
+                target: Some("/".to_owned()),
+                address: Some("192.0.2.1".to_owned()),
+                secrets: vec!["s".to_owned()],
+            }),
+            egress_counts: Some(EgressCounts {
+                allowed: 1,
+                denied: 2,
+            }),
             error: Some("x".to_owned()),
             ..Event::new(
                 Action::RunCode,
@@ -423,7 +451,7 @@ mod tests {
         let fixed = "time seq instance action caller decision run_id session language \
             code_sha256 code_bytes args_sha256 env env_omitted inputs \
             inputs_omitted limits timeout_ms network image_id runtime outcome \
-            stdout stderr artifacts artifacts_omitted error prev";
+            stdout stderr artifacts artifacts_omitted egress egress_counts error prev";
         let mut expected: Vec<_> = fixed.split(' ').collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();

@@ -4,10 +4,12 @@
 //! No secret stands in a line. Values of variables are there only under a keyed digest whose key is never
 //! written, and code, arguments and output only by their digests.
 
+mod egress;
 mod event;
 mod log;
 mod read;
 
+pub use egress::{EgressCounts, EgressRecord};
 pub use event::{
     Action, Decision, Event, FileRecord, LimitsRecord, Line, MAX_LISTED, Outcome, SealedVar,
     StreamRecord, args_digest,

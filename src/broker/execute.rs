@@ -3,7 +3,7 @@
 //! Output is taken at wire speed and never waits for anybody else. The wall clock is kept twice: the guest ends the
 //! program at its deadline, and this side kills the container shortly after if the guest has not said so.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -68,12 +68,16 @@ pub(super) async fn execute(
     sandbox: &Sandbox,
     plan: &RunPlan,
     inline: Vec<InlineFile>,
+    egress: &BTreeMap<String, String>,
     spool: &Path,
     cancelled: &CancellationToken,
 ) -> Result<Account, NotStarted> {
     let stdin = plan.stdin.clone().map(Bytes::from);
     let mut progress = Progress::new(plan, spool);
-    match sandbox.run(spec(sandbox, plan, inline), stdin).await {
+    match sandbox
+        .run(spec(sandbox, plan, inline, egress), stdin)
+        .await
+    {
         Ok(run) => progress.follow(sandbox, run, plan, cancelled).await?,
         Err(TetherError::Guest(error)) => return Err(NotStarted(error)),
         Err(error) => progress.lose(sandbox, &error).await,
@@ -81,13 +85,18 @@ pub(super) async fn execute(
     Ok(progress.finish().await)
 }
 
-fn spec(sandbox: &Sandbox, plan: &RunPlan, inline: Vec<InlineFile>) -> RunSpec {
+fn spec(
+    sandbox: &Sandbox,
+    plan: &RunPlan,
+    inline: Vec<InlineFile>,
+    egress: &BTreeMap<String, String>,
+) -> RunSpec {
     RunSpec {
         // Both are the tether's to fill in.
         id: RunId(0),
         stdin: StdinKind::Null,
         argv: plan.argv.clone(),
-        env: plan.environment(sandbox.uid(), sandbox.image_path()),
+        env: plan.environment(sandbox.uid(), sandbox.image_path(), egress),
         cwd: WORKSPACE.to_owned(),
         program: Some(InlineFile {
             path: plan.program.as_bytes().to_vec(),

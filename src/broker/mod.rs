@@ -10,6 +10,7 @@ mod fetch;
 mod files;
 mod gate;
 mod outcome;
+mod outlet;
 mod record;
 mod refusal;
 mod report;
@@ -77,7 +78,7 @@ pub struct Broker {
     ready: Vec<String>,
     sessions: Sessions<Arc<Room>>,
     store: Store,
-    recorder: Recorder,
+    recorder: Arc<Recorder>,
     local: AllowedDirs,
     gate: Gate,
     /// Clean-up under way.
@@ -97,7 +98,7 @@ impl Broker {
             ready: settings.pool.languages.clone(),
             engine: parts.engine,
             sessions: Sessions::new(settings.sessions.max),
-            recorder: Recorder::new(parts.audit, parts.store.clone()),
+            recorder: Arc::new(Recorder::new(parts.audit, parts.store.clone())),
             store: parts.store,
             local: parts.local,
             gate: Gate::new(
@@ -159,6 +160,12 @@ impl Broker {
     #[must_use]
     pub fn waiting(&self) -> Waiting {
         self.pool.waiting()
+    }
+
+    /// The networks that `caller` may name, beside none.
+    #[must_use]
+    pub fn networks(&self, caller: &Caller) -> Vec<String> {
+        self.policy.networks(caller)
     }
 
     fn until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {

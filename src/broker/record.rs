@@ -11,11 +11,13 @@ use super::{Refusal, outcome::Outcome};
 use crate::{
     artifact::{Entry, Kind, NewEntry, Store, StoreError},
     audit::{
-        self, Action, AuditError, Decision, Event, FileRecord, LimitsRecord, Log, StreamRecord,
+        self, Action, AuditError, Decision, EgressCounts, Event, FileRecord, LimitsRecord, Log,
+        StreamRecord,
     },
+    egress,
     output::{CapturedStream, RawContent},
-    policy::{Launch, RunAsk, RunPlan},
-    types::{ArtifactId, Caller, Limits, Network, RunId, SandboxId, Sha256, WorkspacePath},
+    policy::{Network, RunAsk, RunPlan},
+    types::{ArtifactId, Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
 };
 
 /// What becomes known of an action on its way.
@@ -53,10 +55,6 @@ impl Draft {
         self.event.language = Some(name.to_owned());
     }
 
-    pub(super) fn launch(&mut self, launch: &Launch) {
-        self.bounds(&launch.limits, &launch.network);
-    }
-
     /// Within what it takes place.
     pub(super) fn bounds(&mut self, limits: &Limits, network: &Network) {
         self.event.limits = Some(LimitsRecord::from(limits));
@@ -92,6 +90,13 @@ impl Draft {
     pub(super) fn outputs(&mut self, stdout: StreamRecord, stderr: StreamRecord) {
         self.event.stdout = Some(stdout);
         self.event.stderr = Some(stderr);
+    }
+
+    pub(super) fn egress(&mut self, report: &egress::Report) {
+        self.event.egress_counts = Some(EgressCounts {
+            allowed: report.allowed_count(),
+            denied: report.denied_count(),
+        });
     }
 
     pub(super) fn outcome(&mut self, outcome: Outcome, duration: Duration, files_omitted: u64) {
@@ -152,6 +157,11 @@ impl Recorder {
             .collect();
         draft.event.env_omitted = ask.env.len().saturating_sub(audit::MAX_LISTED) as u64;
         draft
+    }
+
+    /// Writes a line of its own, in the middle of an action.
+    pub(super) fn note(&self, event: Event) -> Result<(), AuditError> {
+        self.log.append(event)
     }
 
     /// A program is about to run: writes the line that tells of it, with its code's digest, even if the server dies

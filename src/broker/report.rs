@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Stages;
 use crate::{
+    egress,
     output::Shown,
     types::{ArtifactId, FileId, Limits, RunId, SandboxId, Sha256, Status, WorkspacePath},
 };
@@ -42,6 +43,8 @@ pub struct RunReport {
     pub language: String,
     /// The limits it ran under.
     pub limits: Limits,
+    /// What it reached, and what it was denied.
+    pub egress: egress::Report,
     /// Where the time went.
     pub stages: Stages,
 }

@@ -1,6 +1,6 @@
 //! A run, from the question to the record: decide, lease, put the inputs in, run, collect, record.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
@@ -10,6 +10,7 @@ use super::{
     collect::{self, Collected},
     execute::{self, Account, NotStarted},
     outcome::{self, Cause, End},
+    outlet::{Clerk, Credentials, Outlet},
     record::{Draft, Keep, keep_output},
     report::{RunReport, SandboxReport, StreamReport},
     stages::{Stages, Stopwatch},
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     artifact::Entry,
     audit::StreamRecord,
+    egress,
     engine::{
         Sandbox,
         tether::message::{Exit, InlineFile},
@@ -55,6 +57,19 @@ struct Order<'a> {
     plan: &'a RunPlan,
 }
 
+/// What a program needs when it starts.
+struct Needs {
+    inputs: Inputs,
+    /// For its way out, where it has one.
+    credentials: Option<Credentials>,
+}
+
+/// What a program came to.
+struct Played {
+    account: Account,
+    egress: egress::Report,
+}
+
 /// Where a run takes place, for its report.
 struct Scene {
     image: String,
@@ -62,6 +77,8 @@ struct Scene {
     session: Option<SandboxId>,
     fresh: bool,
     limits: Limits,
+    /// What was reached and denied.
+    egress: egress::Report,
     /// Where the time went so far.
     stages: Stages,
 }
@@ -120,9 +137,10 @@ impl Broker {
         let mut stages = Stages::default();
         let (launch, plan) = self.policy.fresh_run(caller, ask)?;
         let (launched, plan) = (launch.action(), plan.action());
-        draft.launch(launched);
+        draft.bounds(&launched.limits, &plan.network);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
+        let credentials = Credentials::of(&plan.network).await?;
         let place = self.gate.enter(cancelled).await?;
         stages.queue = watch.lap();
         let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
@@ -136,7 +154,12 @@ impl Broker {
             run_id,
             plan,
         };
-        let account = self.play(&sandbox, order, inputs, cancelled, draft).await?;
+        let needs = Needs {
+            inputs,
+            credentials,
+        };
+        let Played { account, egress } =
+            self.play(&sandbox, order, needs, cancelled, draft).await?;
         stages.played(watch.lap(), &account);
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
@@ -152,8 +175,9 @@ impl Broker {
         stages.collect = watch.lap();
         let scene = Scene {
             stages,
+            egress,
             image: launched.image.clone(),
-            network: launched.network.name().to_owned(),
+            network: plan.network.name().to_owned(),
             session: None,
             fresh: true,
             limits: launched.limits,
@@ -201,13 +225,18 @@ impl Broker {
             plan,
         };
         let lease = self.lease(caller, session, cancelled).await?;
+        let credentials = Credentials::of(&plan.network).await?;
         stages.queue = watch.lap();
         draft.session(lease.id());
         draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());
         let fresh = lease.use_for_run();
         let stop = CancellationToken::new();
-        let account = tokio::select! {
-            account = self.play(&lease.sandbox, order, inputs, &stop, draft) => account,
+        let needs = Needs {
+            inputs,
+            credentials,
+        };
+        let played = tokio::select! {
+            played = self.play(&lease.sandbox, order, needs, &stop, draft) => played,
             () = async {
                 tokio::select! {
                     () = cancelled.cancelled() => {}
@@ -217,8 +246,8 @@ impl Broker {
                 std::future::pending::<()>().await;
             } => return Err(Refusal::internal()),
         };
-        let account = match account {
-            Ok(account) => account,
+        let Played { account, egress } = match played {
+            Ok(played) => played,
             Err(refusal) => {
                 // It may be the sandbox that is to blame.
                 self.answered(lease, Ok(()))?;
@@ -243,6 +272,7 @@ impl Broker {
         stages.collect = watch.lap();
         let scene = Scene {
             stages,
+            egress,
             image: terms.image.tag.clone(),
             network: terms.network.name().to_owned(),
             session: Some(lease.id().clone()),
@@ -305,10 +335,11 @@ impl Broker {
         &self,
         sandbox: &Sandbox,
         order: Order<'_>,
-        inputs: Inputs,
+        needs: Needs,
         cancelled: &CancellationToken,
         draft: &mut Draft,
-    ) -> Result<Account, Refusal> {
+    ) -> Result<Played, Refusal> {
+        let inputs = needs.inputs;
         for (path, large) in inputs.large {
             tokio::select! {
                 written = self.put(sandbox, &path, large) => written?,
@@ -317,11 +348,21 @@ impl Broker {
             }
         }
         self.recorder.begin(draft)?;
+        let outlet = match needs.credentials {
+            None => None,
+            Some(credentials) => {
+                let recorder = Arc::clone(&self.recorder);
+                let clerk = Clerk::new(recorder, order.caller, order.run_id, &order.plan.network);
+                Some(Outlet::open(sandbox, credentials, Arc::new(clerk)).await?)
+            }
+        };
+        let closed = BTreeMap::new();
         let stop = cancelled.child_token();
         let run = execute::execute(
             sandbox,
             order.plan,
             inputs.inline,
+            outlet.as_ref().map_or(&closed, Outlet::variables),
             self.store.spool_dir(),
             &stop,
         );
@@ -337,10 +378,18 @@ impl Broker {
         // Boxed, since it would otherwise be the bulk of every call that waits.
         let run = Box::pin(async { run.await.map_err(|NotStarted(error)| error.into()) });
         let both = async { tokio::try_join!(kept, run) };
-        tokio::select! {
+        let account = tokio::select! {
             both = both => both.map(|((), account)| account),
             () = stopping => Err(Refusal::closing()),
+        }?;
+        let egress = outlet.map(Outlet::close);
+        if let Some(report) = &egress {
+            draft.egress(report);
         }
+        Ok(Played {
+            account,
+            egress: egress.unwrap_or_default(),
+        })
     }
 
     async fn put(
@@ -425,6 +474,7 @@ impl Broker {
             },
             language: order.plan.language.clone(),
             limits: scene.limits,
+            egress: scene.egress.clone(),
             stages: scene.stages,
         }
     }

@@ -34,7 +34,7 @@ impl Broker {
         draft: &mut Draft,
     ) -> Result<Opened, Refusal> {
         let (launch, terms) = self.policy.open_session(caller, ask)?;
-        draft.launch(launch.action());
+        draft.bounds(&launch.action().limits, &terms.network);
         draft.language(&terms.language);
         let place = self.sessions.reserve(caller)?;
         let gate = self.gate.enter(cancelled).await?;
@@ -46,6 +46,7 @@ impl Broker {
         let runtime = sandbox.runtime().to_owned();
         let room = Arc::new(Room::new(sandbox, gate));
         let idle = terms.idle;
+        let network = terms.network.name().to_owned();
         let languages = terms
             .image
             .languages
@@ -66,7 +67,7 @@ impl Broker {
             languages,
             image: launch.action().image.clone(),
             runtime,
-            network: launch.action().network.name().to_owned(),
+            network,
         })
     }
 

@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Wall-clock time in seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
+    /// Egress profile of the configuration, which says what the program may reach; without one nothing.
+    #[arg(long, value_name = "PROFILE")]
+    network: Option<String>,
     /// Memory in MiB.
     #[arg(long, value_name = "MIB")]
     memory: Option<u32>,
@@ -64,7 +67,7 @@ pub(super) fn run(
             memory_mib: args.memory,
             ..LimitsRequest::default()
         },
-        network: None,
+        network: args.network,
     };
     let runtime = super::runtime()?;
     let report = runtime.block_on(async {
@@ -134,6 +137,13 @@ fn print(report: &RunReport) -> io::Result<()> {
                 artifact.path, artifact.bytes
             )?;
         }
+    }
+    for denied in &report.egress.denied {
+        writeln!(
+            err,
+            "belljar: denied {}:{}: {} ({})",
+            denied.host, denied.port, denied.reason, denied.count
+        )?;
     }
     match report.status {
         Status::Exited => Ok(()),

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     policy::Launch,
-    types::{Limits, Network, SandboxId},
+    types::{Limits, SandboxId},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
@@ -221,7 +221,6 @@ impl Inner {
             image: image.id.clone(),
             shm_mib: 1,
             limits: Limits::LEAST,
-            network: Network::None,
             warm_up: None,
         };
         let mut spec = spec::sandbox(&Ask {

@@ -63,14 +63,14 @@ impl Warm {
     /// Whether the waiting interpreter can run a program with these arguments and variables of a caller's as a new
     /// one would.
     #[must_use]
-    pub fn suits(&self, args: &[String], env: &BTreeMap<String, String>) -> bool {
+    pub fn suits(&self, args: &[String], variables: &[&str]) -> bool {
         let args_fit = match self.args {
             WarmArgs::Any => true,
             WarmArgs::None => args.is_empty(),
         };
         args_fit
-            && !env
-                .keys()
+            && !variables
+                .iter()
                 .any(|name| self.cold_env.iter().any(|pattern| pattern.matches(name)))
     }
 }

@@ -22,6 +22,8 @@ pub enum Label {
     Artifact,
     /// Names of files in a workspace.
     Files,
+    /// Hosts that a program wanted to reach and was not let.
+    Denied,
 }
 
 impl Label {
@@ -33,6 +35,7 @@ impl Label {
             Self::Stderr => "stderr",
             Self::Artifact => "artifact",
             Self::Files => "files",
+            Self::Denied => "denied",
         }
     }
 }

@@ -8,6 +8,7 @@ mod ask;
 mod denial;
 mod egress;
 mod files;
+mod network;
 mod permit;
 mod plan;
 mod program;
@@ -15,8 +16,9 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
-pub use egress::EgressDenial;
+pub use egress::{EgressDenial, variables};
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
+pub use network::Network;
 pub use permit::{Launch, Permit, WarmUp};
 pub use plan::{Content, InputFile, RunPlan, SessionTerms, Start, Upload, WORKSPACE};
 pub use program::{MAX_CODE_BYTES, MAX_STDIN_BYTES};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::plan::environment;
-use crate::types::{Caller, Limits, Network};
+use crate::types::{Caller, Limits};
 
 /// Proof that `action` was allowed to `caller`. Its fields are private and only this module's parent makes one.
 #[derive(Clone, Debug)]
@@ -63,8 +63,6 @@ pub struct Launch {
     pub shm_mib: u32,
     /// Limits within the operator's ceilings.
     pub limits: Limits,
-    /// What the sandbox may reach.
-    pub network: Network,
     /// The interpreter that may wait in it for its program, if the image has one that can.
     pub warm_up: Option<WarmUp>,
 }
@@ -111,7 +109,6 @@ mod tests {
             image: "belljar/python:latest".to_owned(),
             shm_mib: 64,
             limits,
-            network: Network::None,
             warm_up: None,
         })
     }

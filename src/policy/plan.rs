@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use super::Network;
 use crate::{
     images::Image,
-    types::{FileId, Limits, Network, WallTime, WorkspacePath},
+    types::{FileId, Limits, WallTime, WorkspacePath},
 };
 
 /// Where the workspace lies in every sandbox, and where programs start.
@@ -37,6 +38,8 @@ pub struct RunPlan {
     pub env: BTreeMap<String, String>,
     /// The image's and the language's variables.
     pub image_env: BTreeMap<String, String>,
+    /// What it may reach.
+    pub network: Network,
     /// Whether an interpreter that waits may run it.
     pub start: Start,
 }
@@ -51,11 +54,17 @@ pub enum Start {
 }
 
 impl RunPlan {
-    /// The whole environment of the program in the sandbox of user `uid`. Nothing of the server's is in it. The
-    /// image's own search path counts where its description says nothing: it is hostile, and good for programs inside.
+    /// The whole environment of the program in the sandbox of user `uid`, with `egress` where it may reach something.
+    /// Nothing of the server's is in it. The image's own search path counts where its description says nothing: it is
+    /// hostile, and good for programs inside.
     #[must_use]
-    pub fn environment(&self, uid: u32, image_path: Option<&str>) -> Vec<(String, String)> {
-        environment(&[&self.image_env, &self.env], uid, image_path)
+    pub fn environment(
+        &self,
+        uid: u32,
+        image_path: Option<&str>,
+        egress: &BTreeMap<String, String>,
+    ) -> Vec<(String, String)> {
+        environment(&[&self.image_env, egress, &self.env], uid, image_path)
     }
 }
 
@@ -114,7 +123,7 @@ pub struct SessionTerms {
     pub image: Arc<Image>,
     /// The limits; of these, a run may choose the output's.
     pub limits: Limits,
-    /// What the session may reach.
+    /// What its programs may reach.
     pub network: Network,
     /// The whole lease.
     pub ttl: Duration,

@@ -1,17 +1,14 @@
 //! What two sandboxes must have in common for one to stand in for the other.
 //!
-//! Nothing of a caller is in it: a sandbox that waits has served nobody.
+//! Nothing of a caller is in it: a sandbox that waits has served nobody. Nor is what a program may reach: that is opened
+//! while the program runs.
 
-use crate::{
-    policy::Launch,
-    types::{Cpus, Network},
-};
+use crate::{policy::Launch, types::Cpus};
 
 /// A launch without what the server keeps by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Class {
     image: String,
-    network: Network,
     shm_mib: u32,
     workspace_mib: u32,
     memory_mib: u32,
@@ -28,13 +25,11 @@ impl Class {
             image,
             shm_mib,
             limits,
-            network,
             warm_up,
         } = launch;
         Self {
             kind: warm_up.as_ref().map_or(0, |warm_up| warm_up.kind),
             image: image.clone(),
-            network: network.clone(),
             shm_mib: *shm_mib,
             workspace_mib: limits.workspace_mib,
             memory_mib: limits.memory_mib,
@@ -69,7 +64,6 @@ mod tests {
             image: "belljar/python:latest".to_owned(),
             shm_mib: 64,
             limits: Limits::DEFAULT,
-            network: Network::None,
             warm_up: None,
         };
         change(&mut launch);

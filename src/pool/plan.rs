@@ -145,7 +145,7 @@ mod tests {
             demand::Found,
             shelf::{Member, Waiter},
         },
-        types::{Limits, Network},
+        types::Limits,
     };
 
     const BOUNDS: Bounds = Bounds {
@@ -161,7 +161,6 @@ mod tests {
             image: image.to_owned(),
             shm_mib: 16,
             limits: Limits::DEFAULT,
-            network: Network::None,
             warm_up: None,
         })
     }

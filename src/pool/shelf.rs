@@ -216,7 +216,7 @@ impl<S, E> Shelf<S, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Limits, Network};
+    use crate::types::Limits;
 
     type Test = Shelf<u32, &'static str>;
 
@@ -225,7 +225,6 @@ mod tests {
             image: "a".to_owned(),
             shm_mib: 16,
             limits: Limits::DEFAULT,
-            network: Network::None,
             warm_up: None,
         });
         let mut shelf = Test::new(permit, Instant::now());

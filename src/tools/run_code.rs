@@ -15,6 +15,7 @@ use super::{
 use crate::{
     audit::Action,
     broker::{Refusal, RunArtifact, RunReport, StreamReport},
+    egress,
     output::{Fence, Label, Part, SHOWN_BYTES, show_bytes},
     policy::{FileAsk, FileSource, RunAsk},
     types::{ArtifactId, LimitsRequest, Status, signal},
@@ -146,28 +147,51 @@ struct Sandbox {
     fresh: bool,
 }
 
-/// Connections, by host and port.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+/// Requests, and connections that were passed through, by host and port.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Egress {
-    /// Connections that were allowed.
+    /// What was allowed.
     allowed: Vec<Allowed>,
-    /// Connections that policy denied: do not retry them.
+    /// What policy denied: do not retry it.
     denied: Vec<Denied>,
+    /// Allowed ones beyond those listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    allowed_omitted: u64,
+    /// Denied ones beyond those listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    denied_omitted: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Allowed {
+    /// The host, as the program named it.
     host: String,
+    /// The port.
     port: u16,
+    /// How often.
     count: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Denied {
+    /// The host, as the program named it.
     host: String,
+    /// The port; 0 where none was named.
     port: u16,
+    /// The constant name of the reason.
     reason: String,
+    /// How often.
     count: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Tool for RunCode {
@@ -269,7 +293,34 @@ fn output(report: &RunReport) -> Output {
             session: report.sandbox.session.as_ref().map(ToString::to_string),
             fresh: report.sandbox.fresh,
         },
-        egress: Egress::default(),
+        egress: reached(report),
+    }
+}
+
+fn reached(report: &RunReport) -> Egress {
+    let report = &report.egress;
+    Egress {
+        allowed: report
+            .allowed
+            .iter()
+            .map(|allowed| Allowed {
+                host: allowed.host.clone(),
+                port: allowed.port,
+                count: allowed.count,
+            })
+            .collect(),
+        denied: report
+            .denied
+            .iter()
+            .map(|denied| Denied {
+                host: denied.host.clone(),
+                port: denied.port,
+                reason: denied.reason.to_owned(),
+                count: denied.count,
+            })
+            .collect(),
+        allowed_omitted: report.allowed_omitted,
+        denied_omitted: report.denied_omitted,
     }
 }
 
@@ -281,9 +332,11 @@ fn millis(duration: std::time::Duration) -> u64 {
 fn text(report: &RunReport) -> String {
     let mut lines = vec![summary(report)];
     let files = show_bytes(files(report).as_bytes(), SHOWN_BYTES);
+    let denied = show_bytes(denied(report).as_bytes(), SHOWN_BYTES);
     let parts = [
         (Label::Stdout, &report.stdout.shown),
         (Label::Stderr, &report.stderr.shown),
+        (Label::Denied, &denied),
         (Label::Files, &files),
     ]
     .map(|(label, shown)| Part { label, shown });
@@ -300,6 +353,12 @@ fn text(report: &RunReport) -> String {
                 stream.shown.bytes()
             )
         }));
+    }
+    if report.egress.denied_count() > 0 {
+        lines.push(format!(
+            "{} connections or requests were denied by policy: to retry them is of no use. Only the operator can allow more.",
+            report.egress.denied_count()
+        ));
     }
     if report.artifacts_omitted > 0 {
         lines.push(format!(
@@ -371,6 +430,17 @@ fn files(report: &RunReport) -> String {
         )
     };
     report.artifacts.iter().map(line).collect()
+}
+
+/// One line for each host and reason; the names are the program's, so that this belongs behind the fence.
+fn denied(report: &RunReport) -> String {
+    let line = |denied: &egress::Denied| {
+        format!(
+            "{}:{} {} ({})\n",
+            denied.host, denied.port, denied.reason, denied.count
+        )
+    };
+    report.egress.denied.iter().map(line).collect()
 }
 
 fn advice(report: &RunReport) -> Option<&'static str> {

@@ -60,6 +60,19 @@ impl Server {
         }
     }
 
+    /// What the client is told once, with the networks that this caller may name.
+    fn instructions(&self) -> String {
+        let networks = self.broker.networks(&self.caller);
+        if networks.is_empty() {
+            return INSTRUCTIONS.to_owned();
+        }
+        format!(
+            "{INSTRUCTIONS}\n\nWith `network` a program reaches what one of these egress profiles allows, through the proxy that its \
+environment names, and nothing else: {}. A denial is policy: it answers 403 with a reason, and stands in the result.",
+            networks.join(", ")
+        )
+    }
+
     async fn answer(
         &self,
         name: Name,
@@ -98,7 +111,7 @@ impl ServerHandler for Server {
             .with_server_info(
                 Implementation::new("belljar", env!("CARGO_PKG_VERSION")).with_title("belljar"),
             )
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.instructions())
     }
 
     async fn list_tools(

@@ -26,7 +26,7 @@ pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
     WallTime, whole_seconds,
 };
-pub use network::{NO_NETWORK, Network, ProfileName, ProfileNameError};
+pub use network::{NO_NETWORK, ProfileName, ProfileNameError};
 pub use outcome::Status;
 pub use path::{MAX_PATH_BYTES, PathError, WorkspacePath};
 pub use secret::Secret;

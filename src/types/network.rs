@@ -1,4 +1,4 @@
-//! The network axis of a sandbox.
+//! The names of networks.
 
 use std::fmt;
 
@@ -6,28 +6,6 @@ use std::fmt;
 pub const NO_NETWORK: &str = "none";
 /// The longest name of a profile, in bytes.
 const MAX_PROFILE_NAME_BYTES: usize = 64;
-
-/// What a sandbox may reach. The container never has an interface but loopback, whatever this says:
-/// a profile is served through the tether.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Network {
-    /// Nothing at all: the closed default.
-    #[default]
-    None,
-    /// What this profile of the operator's allows.
-    Profile(ProfileName),
-}
-
-impl Network {
-    /// The name shown in results and written to the audit log.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::None => NO_NETWORK,
-            Self::Profile(name) => name.as_str(),
-        }
-    }
-}
 
 /// The name of an egress profile: ASCII letters, digits, `-`, `_` and `.`, and not `none`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     artifact::{Entry, Options, Store, StoreError},
-    audit::{Decision, FileRecord, Line, Logs, ReadError},
+    audit::{Decision, EgressRecord, FileRecord, Line, Logs, ReadError},
     output::show_bytes,
     types::{IdError, KIB, RunId, visible},
 };
@@ -167,6 +167,7 @@ fn summary(line: &Line) -> String {
         Decision::Deny { reason } => format!("deny ({})", escape(reason)),
     });
     parts.extend(event.language.as_deref().map(escape));
+    parts.extend(event.egress.as_ref().map(wanted));
     if let Some(outcome) = &event.outcome {
         parts.push(outcome.status.name().to_owned());
         parts.extend(outcome.exit_code.map(|code| code.to_string()));
@@ -187,6 +188,26 @@ fn summary(line: &Line) -> String {
             .map(|session| format!("session {session}")),
     );
     parts.join(" ")
+}
+
+/// What a program wanted to reach, as it was decided on.
+fn wanted(egress: &EgressRecord) -> String {
+    let EgressRecord {
+        method,
+        scheme,
+        host,
+        port,
+        target,
+        address: _,
+        secrets: _,
+    } = egress;
+    let method = method.as_deref().unwrap_or("CONNECT");
+    let scheme = scheme
+        .as_deref()
+        .map(|scheme| format!("{scheme}://"))
+        .unwrap_or_default();
+    let target = target.as_deref().unwrap_or_default();
+    escape(&format!("{method} {scheme}{host}:{port}{target}"))
 }
 
 /// Everything that an event says, a line a field.
@@ -234,6 +255,16 @@ fn print_event(line: &Line, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         "timeout",
         event.timeout_ms.map(|ms| format!("{ms} ms")),
     )?;
+    if let Some(egress) = &event.egress {
+        field(out, "address", egress.address.as_deref().map(escape))?;
+        for name in &egress.secrets {
+            field(out, "secret", Some(escape(name)))?;
+        }
+    }
+    let counts = event
+        .egress_counts
+        .map(|counts| format!("{} allowed, {} denied", counts.allowed, counts.denied));
+    field(out, "egress", counts)?;
     field(out, "network", event.network.as_deref().map(escape))?;
     field(out, "image", event.image_id.as_deref().map(escape))?;
     field(out, "runtime", event.runtime.as_deref().map(escape))?;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     engine::{daemon::Info, guest_binary::Architecture, host::Runtime},
-    types::{Cpus, Network},
+    types::Cpus,
 };
 
 const UID: u32 = 52_007;
@@ -21,7 +21,6 @@ impl World {
                 image: "belljar/python:latest".into(),
                 shm_mib: 16,
                 limits: Limits::DEFAULT,
-                network: Network::None,
                 warm_up: None,
             },
             image: Image {

@@ -11,7 +11,7 @@ use super::{
     tether::{TetherError, Violation},
     *,
 };
-use crate::types::{InstanceId, Limits, Network};
+use crate::types::{InstanceId, Limits};
 
 const IMAGE: &str = "belljar/python:latest";
 
@@ -80,7 +80,6 @@ fn permit(image: &str) -> Permit<Launch> {
         image: image.into(),
         shm_mib: 16,
         limits: Limits::DEFAULT,
-        network: Network::None,
         warm_up: None,
     })
 }

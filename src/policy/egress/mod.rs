@@ -4,5 +4,8 @@
 //! it is sent. Nothing here resolves, dials or reads a clock, and what no rule allows is denied.
 
 mod denial;
+mod variables;
 
 pub use denial::EgressDenial;
+pub(super) use variables::names as variable_names;
+pub use variables::variables;

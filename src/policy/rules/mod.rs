@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Denial, Launch, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Start, Upload,
-    UploadAsk, WORKSPACE, WarmUp, files, program,
+    Denial, Launch, Network, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Start,
+    Upload, UploadAsk, WORKSPACE, WarmUp, egress::variable_names, files, program,
 };
 use crate::{
-    config::{Languages, LimitSettings, SessionSettings, Settings, list},
+    config::{
+        CallerKind, EgressSettings, Injection, Languages, LimitSettings, Profile, SessionSettings,
+        Settings, list,
+    },
     images::{Image, Language, PROGRAM_MARK},
     types::{
-        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, Network, WallTime,
+        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, NO_NETWORK, WallTime,
         WorkspacePath,
     },
 };
@@ -24,6 +27,7 @@ pub struct Policy {
     limits: LimitSettings,
     sessions: SessionSettings,
     languages: Languages,
+    egress: EgressSettings,
 }
 
 impl Policy {
@@ -34,6 +38,7 @@ impl Policy {
             limits: settings.limits.clone(),
             sessions: settings.sessions.clone(),
             languages: settings.languages.clone(),
+            egress: settings.egress.clone(),
         }
     }
 
@@ -44,10 +49,10 @@ impl Policy {
         ask: RunAsk,
     ) -> Result<(Permit<Launch>, Permit<RunPlan>), Denial> {
         let image = self.image(&ask.language)?;
-        let network = network(ask.network.as_deref())?;
+        let network = self.network(caller, ask.network.as_deref())?;
         let limits = self.limits(&ask.limits)?;
-        let plan = self.plan(image, &limits, ask)?;
-        let launch = launch(image, limits, network, &plan.code);
+        let plan = self.plan(image, &limits, network, ask)?;
+        let launch = launch(image, limits, &plan.code);
         Ok((permit(launch, caller), permit(plan, caller)))
     }
 
@@ -58,24 +63,24 @@ impl Policy {
         ask: &SessionAsk,
     ) -> Result<(Permit<Launch>, SessionTerms), Denial> {
         let image = self.image(&ask.language)?;
-        let network = network(ask.network.as_deref())?;
+        let network = self.network(caller, ask.network.as_deref())?;
         let limits = self.limits(&ask.limits)?;
         let ttl = self.ttl(ask.ttl_seconds)?;
         let terms = SessionTerms {
             language: image.name.clone(),
             image: Arc::clone(image),
             limits,
-            network: network.clone(),
+            network,
             ttl,
             idle: self.sessions.idle.min(ttl),
         };
-        Ok((permit(launch(image, limits, network, ""), caller), terms))
+        Ok((permit(launch(image, limits, ""), caller), terms))
     }
 
-    /// A sandbox that the operator wants ready for whoever comes: the defaults of a language, and no network.
+    /// A sandbox that the operator wants ready for whoever comes: the defaults of a language.
     pub fn ready(&self, language: &str) -> Result<Permit<Launch>, Denial> {
         let image = self.image(language)?;
-        let launch = launch(image, self.limits.default, Network::None, "");
+        let launch = launch(image, self.limits.default, "");
         Ok(permit(launch, &Caller::Local))
     }
 
@@ -100,7 +105,7 @@ impl Policy {
             ..LimitsRequest::default()
         };
         let limits = Limits::within(&output, &terms.limits, &self.limits.ceiling)?;
-        self.plan(&terms.image, &limits, ask)
+        self.plan(&terms.image, &limits, terms.network.clone(), ask)
             .map(|plan| permit(plan, caller))
     }
 
@@ -178,7 +183,49 @@ impl Policy {
         }
     }
 
-    fn plan(&self, image: &Image, limits: &Limits, ask: RunAsk) -> Result<RunPlan, Denial> {
+    /// The names of the networks that `caller` may have, beside none.
+    #[must_use]
+    pub fn networks(&self, caller: &Caller) -> Vec<String> {
+        self.profiles(caller)
+            .map(|profile| profile.name.as_str().to_owned())
+            .collect()
+    }
+
+    fn profiles(&self, caller: &Caller) -> impl Iterator<Item = &Arc<Profile>> {
+        let kind = match caller {
+            Caller::Local => CallerKind::Local,
+            Caller::Token(_) => CallerKind::Token,
+        };
+        self.egress
+            .profiles
+            .values()
+            .filter(move |profile| profile.callers.contains(&kind))
+    }
+
+    /// The network of that name. Whoever may not have it is not told that there is such a one.
+    fn network(&self, caller: &Caller, asked: Option<&str>) -> Result<Network, Denial> {
+        let Some(asked) = asked.filter(|asked| *asked != NO_NETWORK) else {
+            return Ok(Network::None);
+        };
+        let mut profiles = self.profiles(caller);
+        match profiles.find(|profile| profile.name.as_str() == asked) {
+            Some(profile) => Ok(Network::Profile(Arc::clone(profile))),
+            None => Err(Denial::UnknownNetwork {
+                asked: Quoted::new(asked),
+                known: [vec![NO_NETWORK.to_owned()], self.networks(caller)]
+                    .concat()
+                    .join(", "),
+            }),
+        }
+    }
+
+    fn plan(
+        &self,
+        image: &Image,
+        limits: &Limits,
+        network: Network,
+        ask: RunAsk,
+    ) -> Result<RunPlan, Denial> {
         let language =
             image
                 .language(&ask.language)
@@ -190,7 +237,7 @@ impl Policy {
         program::check_stdin(ask.stdin.as_deref())?;
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
-        let start = start(language, &ask.args, &ask.env);
+        let start = start(language, &ask.args, &ask.env, &network);
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
@@ -209,6 +256,7 @@ impl Policy {
             timeout,
             output_kib: limits.output_kib,
             env: ask.env,
+            network,
             image_env: image_env(image, language),
         })
     }
@@ -219,12 +267,11 @@ fn permit<A>(action: A, caller: &Caller) -> Permit<A> {
 }
 
 /// What to start for `code`, where it is known already.
-fn launch(image: &Image, limits: Limits, network: Network, code: &str) -> Launch {
+fn launch(image: &Image, limits: Limits, code: &str) -> Launch {
     Launch {
         image: image.tag.clone(),
         shm_mib: image.shm_mib,
         limits,
-        network,
         warm_up: warm_up(image, code),
     }
 }
@@ -245,9 +292,27 @@ fn warm_up(image: &Image, code: &str) -> Option<WarmUp> {
 }
 
 /// A waiting interpreter is only for programs that would not notice.
-fn start(language: &Language, args: &[String], env: &BTreeMap<String, String>) -> Start {
+fn start(
+    language: &Language,
+    args: &[String],
+    env: &BTreeMap<String, String>,
+    network: &Network,
+) -> Start {
+    let egress = network.profile().into_iter().flat_map(|profile| {
+        let stand_ins = profile
+            .secrets
+            .iter()
+            .filter_map(|secret| match &secret.inject {
+                Injection::Placeholder { variable } => Some(variable.as_str()),
+                Injection::Header { .. } | Injection::Basic { .. } => None,
+            });
+        let fixed = variable_names().map(|name| -> &str { name });
+        fixed.chain(stand_ins)
+    });
+    let mut names: Vec<&str> = env.keys().map(String::as_str).collect();
+    names.extend(egress);
     match &language.warm {
-        Some(warm) if warm.suits(args, env) => Start::Warm,
+        Some(warm) if warm.suits(args, &names) => Start::Warm,
         Some(_) | None => Start::Cold,
     }
 }
@@ -267,18 +332,6 @@ fn argv(language: &Language, args: Vec<String>) -> Vec<String> {
         .map(|word| word.replace(PROGRAM_MARK, &path))
         .chain(args)
         .collect()
-}
-
-/// The network of that name. There are no egress profiles yet: every name but `none` is refused.
-fn network(asked: Option<&str>) -> Result<Network, Denial> {
-    match asked {
-        None => Ok(Network::None),
-        Some(name) if name == Network::None.name() => Ok(Network::None),
-        Some(name) => Err(Denial::UnknownNetwork {
-            asked: Quoted::new(name),
-            known: Network::None.name().to_owned(),
-        }),
-    }
 }
 
 /// In a session every limit but the output's is the container's own: to repeat it is harmless, to change it is
