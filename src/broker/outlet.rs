@@ -57,7 +57,7 @@ impl Outlet {
         witness: Arc<dyn Witness>,
     ) -> Result<Self, Refusal> {
         let relay = Arc::new(Relay::new(credentials.profile, credentials.vault, witness));
-        let mut door = sandbox.open_egress(relay.trust()?.to_vec()).await?;
+        let mut door = sandbox.open_egress(relay.trust().to_vec()).await?;
         let mut variables = policy::variables(&door.proxy(), door.trust_file());
         variables.extend(relay.env());
         let serving = Arc::clone(&relay);

@@ -147,11 +147,7 @@ mod tests {
 
     fn suits(warm: &Warm, args: &[&str], names: &[&str]) -> bool {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-        let env = names
-            .iter()
-            .map(|&name| (name.to_owned(), String::new()))
-            .collect();
-        warm.suits(&args, &env)
+        warm.suits(&args, names)
     }
 
     #[test]

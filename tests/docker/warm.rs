@@ -116,7 +116,7 @@ async fn run(sandbox: &Sandbox, plan: &RunPlan, file: Option<&(String, String)>)
         id: RunId(0),
         stdin: StdinKind::Null,
         argv: plan.argv.clone(),
-        env: plan.environment(sandbox.uid(), sandbox.image_path()),
+        env: plan.environment(sandbox.uid(), sandbox.image_path(), &BTreeMap::new()),
         cwd: WORKSPACE.to_owned(),
         program: Some(InlineFile {
             path: plan.program.as_bytes().to_vec(),

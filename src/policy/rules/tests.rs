@@ -67,7 +67,6 @@ fn a_fresh_run_gets_the_defaults_and_exactly_its_command() {
         image: "ruby:3-alpine".to_owned(),
         shm_mib: 32,
         limits: Limits::DEFAULT,
-        network: Network::None,
         warm_up: None,
     };
     assert_eq!(launch, expected);
@@ -130,7 +129,7 @@ fn an_interpreter_waits_with_what_every_program_has_and_the_hooks_own() {
     let (launch, plan) = fresh(ask("python")).unwrap();
     let warm_up = launch.warm_up.unwrap();
     assert_eq!(warm_up.argv, plan.argv);
-    let mut expected = plan.environment(52007, Some("/image/bin"));
+    let mut expected = plan.environment(52007, Some("/image/bin"), &BTreeMap::new());
     for (name, value) in &warm_up.hook_env {
         assert!(expected.iter().all(|(known, _)| known != name), "{name}");
         expected.push((name.clone(), value.clone()));
@@ -152,7 +151,7 @@ fn the_environment_is_ours_then_the_images_then_the_callers() {
     })
     .unwrap();
     let shown: Vec<String> = plan
-        .environment(52007, None)
+        .environment(52007, None, &BTreeMap::new())
         .into_iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
