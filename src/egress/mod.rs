@@ -13,6 +13,7 @@
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
+mod authority;
 mod ledger;
 mod relay;
 mod vault;
