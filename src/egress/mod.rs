@@ -13,8 +13,16 @@
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
+mod dial;
+mod front;
+mod head;
+mod http;
+mod intercept;
 mod ledger;
+mod meter;
+mod prefixed;
 mod relay;
+mod reply;
 mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};

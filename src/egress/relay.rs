@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    front,
     ledger::{Ledger, Report, Witness},
     vault::{SecretError, Vault},
 };
@@ -21,9 +22,8 @@ pub struct Relay {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) profile: Arc<Profile>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) vault: Vault,
-    pub(super) witness: Arc<dyn Witness>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
 }
@@ -39,9 +39,8 @@ impl Relay {
     ) -> Result<Self, SecretError> {
         let vault = Vault::open(&profile).await?;
         let shared = Shared {
-            ledger: Ledger::default(),
+            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
             vault,
-            witness,
             stop: CancellationToken::new(),
             profile,
         };
@@ -67,8 +66,7 @@ impl Relay {
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let _ = (io, &self.shared.profile, &self.shared.witness);
-        self.shared.stop.cancelled().await;
+        front::serve(Arc::clone(&self.shared), io).await;
     }
 
     /// Ends every connection and lets no new one in.
