@@ -15,7 +15,7 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
-pub use egress::EgressDenial;
+pub use egress::{EgressDenial, Route};
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
 pub use permit::{Launch, Permit, WarmUp};
 pub use plan::{Content, InputFile, RunPlan, SessionTerms, Start, Upload, WORKSPACE};

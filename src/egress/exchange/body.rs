@@ -93,9 +93,9 @@ fn poll_redacted(
                 Err(_trailers) => continue,
             },
             Some(Err(error)) => Err(error.into()),
-            None => redactor
-                .take()
-                .map_or(Ok(Bytes::new()), |finder| finder.finish().map_err(Broken::from)),
+            None => redactor.take().map_or(Ok(Bytes::new()), |finder| {
+                finder.finish().map_err(Broken::from)
+            }),
         };
         match piece {
             Ok(piece) if piece.is_empty() => {}

@@ -6,12 +6,7 @@ use hyper::{
     http::uri::{Authority, Scheme as UriScheme},
 };
 
-use crate::{
-    config::Scheme,
-    egress::ledger::Refused,
-    policy::EgressDenial,
-    types::Endpoint,
-};
+use crate::{config::Scheme, egress::ledger::Refused, policy::EgressDenial, types::Endpoint};
 
 /// How a request came, which says where it can go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +46,8 @@ impl Way {
 
     /// What a denial is about of which no more than the way is known.
     pub(in crate::egress) fn refused(&self) -> Refused<'_> {
-        self.endpoint().map_or(Refused::Unparsed(b""), Refused::Endpoint)
+        self.endpoint()
+            .map_or(Refused::Unparsed(b""), Refused::Endpoint)
     }
 
     /// Where a request goes. Everything in it that names a host has to name the same.
@@ -96,8 +92,15 @@ impl Way {
         if request.uri().scheme().is_some_and(|said| *said != scheme) {
             return Some(EgressDenial::SchemeNotAllowed);
         }
-        let authority = request.uri().authority().map(|said| said.as_str().as_bytes());
-        let hosts = request.headers().get_all(HOST).iter().map(|said| said.as_bytes());
+        let authority = request
+            .uri()
+            .authority()
+            .map(|said| said.as_str().as_bytes());
+        let hosts = request
+            .headers()
+            .get_all(HOST)
+            .iter()
+            .map(|said| said.as_bytes());
         let mut names = authority.into_iter().chain(hosts).peekable();
         let named = names.peek().is_some();
         if named && names.all(|name| self.is(endpoint, name)) {

@@ -90,7 +90,11 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 
 /// HTTP/2 may cut `Cookie` into several, which HTTP/1 must not see (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
-    let pieces: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let pieces: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     if pieces.len() > 1
         && let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..]))
     {

@@ -27,7 +27,8 @@ use tower_service::Service;
 use super::{failure, roots};
 use crate::{
     egress::{
-        dial::{self, DialError, Metered, UpstreamFailure},
+        dial::{self, DialError, UpstreamFailure},
+        meter::Metered,
         relay::Shared,
     },
     policy::EgressDenial,

@@ -29,7 +29,7 @@ pub(super) fn of_handshake(error: &io::Error) -> DialError {
 
 fn known(error: &(dyn Error + 'static)) -> Option<DialError> {
     if let Some(error) = error.downcast_ref::<DialError>() {
-        return Some(error.clone());
+        return Some(*error);
     }
     if let Some(denial) = error.downcast_ref::<EgressDenial>() {
         return Some(DialError::Denied(*denial));

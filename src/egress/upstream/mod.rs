@@ -9,28 +9,24 @@ mod connect;
 mod failure;
 mod roots;
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use hyper::{
     Request, Response, Uri,
     body::Incoming,
-    rt::Executor,
     http::uri::{InvalidUriParts, PathAndQuery, Scheme as UriScheme},
+    rt::Executor,
 };
-use hyper_util::{
-    client::legacy::Client,
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::{client::legacy::Client, rt::TokioTimer};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use body::RequestBody;
 use connect::Connector;
 
-use super::{dial::DialError, relay::Shared};
+use super::{
+    dial::{DialError, UpstreamFailure},
+    relay::Shared,
+};
 use crate::{config::Scheme, types::Endpoint};
 
 /// How long a server may take to begin its answer, from the last piece of the request on. Stops a server that never

@@ -4,5 +4,7 @@
 //! it is sent. Nothing here resolves, dials or reads a clock, and what no rule allows is denied.
 
 mod denial;
+mod route;
 
 pub use denial::EgressDenial;
+pub use route::Route;
