@@ -13,8 +13,19 @@
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
+mod authority;
+mod dial;
+mod exchange;
+mod front;
+mod head;
+mod http;
+mod intercept;
 mod ledger;
+mod meter;
+mod prefixed;
 mod relay;
+mod reply;
+mod upstream;
 mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};

@@ -1,12 +1,18 @@
 //! The proxy of one run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    authority::Authority,
+    front,
     ledger::{Ledger, Report, Witness},
+    upstream::Upstream,
     vault::{SecretError, Vault},
 };
 use crate::config::Profile;
@@ -21,11 +27,20 @@ pub struct Relay {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) profile: Arc<Profile>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) vault: Vault,
-    pub(super) witness: Arc<dyn Witness>,
+    pub(super) authority: Authority,
+    /// Made for the first request; see [`Self::upstream`].
+    upstream: OnceLock<Upstream>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
+}
+
+impl Shared {
+    /// The client that sends requests on.
+    pub(super) fn upstream(self: &Arc<Self>) -> &Upstream {
+        self.upstream.get_or_init(|| Upstream::new(self))
+    }
 }
 
 impl Relay {
@@ -39,9 +54,10 @@ impl Relay {
     ) -> Result<Self, SecretError> {
         let vault = Vault::open(&profile).await?;
         let shared = Shared {
-            ledger: Ledger::default(),
+            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
             vault,
-            witness,
+            authority: Authority::new(&profile),
+            upstream: OnceLock::new(),
             stop: CancellationToken::new(),
             profile,
         };
@@ -53,7 +69,7 @@ impl Relay {
     /// The certificates, as PEM, that programs inside have to trust beside the image's own.
     #[must_use]
     pub fn trust(&self) -> &[u8] {
-        b""
+        self.shared.authority.trust_pem()
     }
 
     /// The variables in which programs find their stand-ins for secrets.
@@ -67,8 +83,7 @@ impl Relay {
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let _ = (io, &self.shared.profile, &self.shared.witness);
-        self.shared.stop.cancelled().await;
+        front::serve(Arc::clone(&self.shared), io).await;
     }
 
     /// Ends every connection and lets no new one in.

@@ -16,7 +16,7 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
-pub use egress::{EgressDenial, variables};
+pub use egress::{EgressDenial, Route, variables};
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
 pub use network::Network;
 pub use permit::{Launch, Permit, WarmUp};

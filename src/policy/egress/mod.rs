@@ -4,8 +4,10 @@
 //! it is sent. Nothing here resolves, dials or reads a clock, and what no rule allows is denied.
 
 mod denial;
+mod route;
 mod variables;
 
 pub use denial::EgressDenial;
+pub use route::Route;
 pub(super) use variables::names as variable_names;
 pub use variables::variables;

@@ -2,9 +2,18 @@
 //!
 //! A secret's value lives here and on the wire to its hosts, nowhere else: never in an error, a log line or a frame.
 
+mod redact;
+
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::config::Profile;
+use hyper::HeaderMap;
+
+use crate::{
+    config::{Profile, Scheme},
+    types::Endpoint,
+};
+
+pub(super) use redact::{BodyRedactor, Plan, Redactor, Unreadable};
 
 /// Why a secret is not there. Names the source, never what it said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,5 +43,26 @@ impl Vault {
     #[must_use]
     pub fn env(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
+    }
+
+    /// Puts the secrets of this very endpoint into a request's headers, and returns their names. Does nothing but
+    /// over [`Scheme::Https`]. To be called for every request that is about to be sent, after the policy allowed it and
+    /// before it is recorded.
+    ///
+    /// # Errors
+    /// [`SecretError`] where a secret has run out and cannot be minted anew: then the request must not be sent.
+    pub(super) async fn prepare(
+        &self,
+        endpoint: &Endpoint,
+        scheme: Scheme,
+        headers: &mut HeaderMap,
+    ) -> Result<Vec<String>, SecretError> {
+        let _ = (endpoint, scheme, headers);
+        std::future::ready(Ok(Vec::new())).await
+    }
+
+    /// What takes secrets out of answers, whichever host they come from; none where the profile has no secrets.
+    pub(super) fn redactor(&self) -> Option<Redactor> {
+        None
     }
 }
