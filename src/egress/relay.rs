@@ -66,6 +66,22 @@ impl Relay {
         })
     }
 
+    /// Stand-in.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>, vault: Vault, witness: Arc<dyn Witness>) -> Self {
+        let shared = Shared {
+            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
+            vault,
+            authority: Authority::new(&profile),
+            upstream: OnceLock::new(),
+            stop: CancellationToken::new(),
+            profile,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
     /// The certificates, as PEM, that programs inside have to trust beside the image's own.
     #[must_use]
     pub fn trust(&self) -> &[u8] {
