@@ -170,6 +170,8 @@ fn checked(raw: RawLanguage) -> Result<Image, Problem> {
             env: raw.env,
             // The hook is part of the built-in images.
             warm: None,
+            // So is what is installed how.
+            packages: None,
         }],
     })
 }

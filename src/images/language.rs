@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::warm::Warm;
+use super::{installer::Installer, warm::Warm};
 
 /// The mark in a command that stands for the program's absolute path.
 pub const PROGRAM_MARK: &str = "{program}";
@@ -51,6 +51,8 @@ pub struct Language {
     pub env: BTreeMap<String, String>,
     /// How an interpreter of it waits for its program; absent: it is started with the program.
     pub warm: Option<Warm>,
+    /// How packages are put in before a program; absent: they cannot be.
+    pub packages: Option<Installer>,
 }
 
 impl Image {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::installer::{INDEX_MARK, Installer, is_installer};
 use super::language::{
     DEFAULT_SHM_MIB, Image, Language, MAX_SHM_MIB, is_command, is_loader_variable, is_name,
     is_program, is_reference, is_variable,
@@ -11,6 +12,7 @@ use super::language::{
 use super::warm::{
     Kind, MAX_KINDS, MAX_PATTERNS, MAX_WARM_MIB, MAX_WORD_BYTES, MAX_WORDS, Pattern, Warm, WarmArgs,
 };
+use crate::types::PackageKind;
 
 /// The most languages of an image, and the most aliases of a language.
 const MAX_NAMES: usize = 32;
@@ -163,6 +165,17 @@ pub enum ManifestError {
         /// The language.
         found: String,
     },
+    /// A command that would install from somewhere else.
+    #[error(
+        "image.toml of {image}: install is {found:?}: it must be a list of non-empty strings with {INDEX_MARK} in it \
+         exactly once, and no_code one of non-empty strings"
+    )]
+    Install {
+        /// The image's folder.
+        image: String,
+        /// What was found.
+        found: Vec<String>,
+    },
     /// A command that would not run the program.
     #[error(
         "image.toml of {image}: command is {found:?}: it must be a list of non-empty strings with {{program}} \
@@ -207,6 +220,18 @@ struct RawLanguage {
     #[serde(default)]
     env: BTreeMap<String, String>,
     warm: Option<RawWarm>,
+    packages: Option<RawInstaller>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawInstaller {
+    kind: PackageKind,
+    install: Vec<String>,
+    #[serde(default)]
+    no_code: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -336,6 +361,26 @@ fn checked(image: &str, raw: RawLanguage) -> Result<Language, ManifestError> {
         command: raw.command,
         env: raw.env,
         warm: raw.warm.map(|warm| checked_warm(image, warm)).transpose()?,
+        packages: raw
+            .packages
+            .map(|packages| checked_installer(image, packages))
+            .transpose()?,
+    })
+}
+
+fn checked_installer(image: &str, raw: RawInstaller) -> Result<Installer, ManifestError> {
+    check_env(image, &raw.env)?;
+    if !is_installer(&raw.install, &raw.no_code) {
+        return Err(ManifestError::Install {
+            image: image.to_owned(),
+            found: [raw.install, raw.no_code].concat(),
+        });
+    }
+    Ok(Installer {
+        kind: raw.kind,
+        install: raw.install,
+        no_code: raw.no_code,
+        env: raw.env,
     })
 }
 
@@ -444,6 +489,10 @@ memory_mib = 40
 env = { WAIT = "2" }
 memory_mib = 50
 words = ["rails"]
+[language.packages]
+kind = "python"
+install = ["gem", "--source={index}"]
+no_code = ["--no-code"]
 [[language]]
 name = "bash"
 program = ".main.sh"
@@ -471,6 +520,11 @@ env = { B = "2" }
         assert_eq!(warm.args, WarmArgs::Any);
         assert_eq!(warm.cold_env.len(), 2);
         assert_eq!(manifest.image.languages[1].warm, None);
+        let packages = manifest.image.languages[0].packages.clone().unwrap();
+        assert_eq!(packages.kind, PackageKind::Python);
+        assert_eq!(packages.install, ["gem", "--source={index}"]);
+        assert_eq!(packages.no_code, ["--no-code"]);
+        assert_eq!(manifest.image.languages[1].packages, None);
     }
 
     /// One bad file a rule: what is replaced in the good one, and the rule's name.
@@ -478,6 +532,13 @@ env = { B = "2" }
     fn each_rule_has_a_file_that_breaks_it() {
         for (from, to, rule) in [
             ("summary = \"Ruby\"", "", "Syntax"),
+            ("kind = \"python\"", "kind = \"ruby\"", "Syntax"),
+            ("no_code", "shell = true\nno_code", "Syntax"),
+            ("--source={index}", "--source=x", "Install"),
+            ("\"gem\", ", "\"{index}\", ", "Install"),
+            ("\"gem\", ", "\"\", ", "Install"),
+            ("[\"--no-code\"]", "[\"\"]", "Install"),
+            ("no_code", "env = { LD_PRELOAD = \"x\" }\nno_code", "Variable"),
             ("summary", "privileged = true\nsummary", "Syntax"),
             ("program = \".main.rb\"", "program = 1", "Syntax"),
             ("aliases", "user = \"root\"\naliases", "Syntax"),

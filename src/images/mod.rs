@@ -13,6 +13,7 @@ mod catalogue;
 mod context;
 #[cfg(test)]
 mod fake;
+mod installer;
 mod language;
 mod line;
 mod manifest;
@@ -23,6 +24,7 @@ pub use build::{BuildError, Built, Outcome, Present, Rebuild, build, list, remov
 pub use builder::{BuildRequest, BuilderError, Cache, Found, ImageBuilder};
 pub use catalogue::{BuiltIn, UnknownImage, catalogue, select};
 pub use context::Context;
+pub use installer::{INDEX_MARK, Installer};
 pub use language::{
     DEFAULT_SHM_MIB, Image, Language, MAX_SHM_MIB, PROGRAM_MARK, is_command, is_loader_variable,
     is_name, is_program, is_reference, is_variable,

@@ -11,6 +11,7 @@ mod id;
 mod limits;
 mod network;
 mod outcome;
+mod package;
 mod path;
 mod secret;
 pub mod signal;
@@ -28,6 +29,10 @@ pub use limits::{
 };
 pub use network::{NO_NETWORK, ProfileName, ProfileNameError};
 pub use outcome::Status;
+pub use package::{
+    MAX_PACKAGE_SPEC_BYTES, PackageKind, PackageSpec, PackageSpecError, is_javascript_name,
+    is_python_name,
+};
 pub use path::{MAX_PATH_BYTES, PathError, WorkspacePath};
 pub use secret::Secret;
 
