@@ -8,7 +8,8 @@ use std::{
 
 use super::{
     ArtifactSettings, ConcurrencySettings, DockerSettings, EgressSettings, FileOrigin,
-    FileSettings, Languages, LimitSettings, PoolSettings, Problem, SessionSettings, Settings,
+    FileSettings, Languages, LimitSettings, PackageSettings, PoolSettings, Problem,
+    SessionSettings, Settings,
     raw::{
         RawArtifacts, RawConcurrency, RawConfig, RawDocker, RawFiles, RawLimits, RawPool,
         RawSessions,
@@ -95,6 +96,7 @@ pub(super) fn checked(
         files: files(raw.files)?,
         languages,
         egress: EgressSettings::checked(raw.egress, raw.secrets, folder)?,
+        packages: PackageSettings::checked(raw.packages, folder)?,
     })
 }
 

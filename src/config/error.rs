@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, path::PathBuf};
 
-use super::{EgressProblem, FileOrigin, MAX_CONFIG_BYTES};
+use super::{EgressProblem, FileOrigin, MAX_CONFIG_BYTES, UrlError};
 use crate::images::ManifestError;
 
 /// Why there are no settings.
@@ -251,5 +251,21 @@ pub enum Problem {
         key: String,
         /// What is wrong with it.
         problem: EgressProblem,
+    },
+    /// A registry's address that is none. It is not shown: there may be a password in it.
+    #[error("{key}: the address {error}")]
+    RegistryUrl {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        error: UrlError,
+    },
+    /// A registry's address with a query, which nothing could be put behind.
+    #[error("{key} is {found:?}: the address of a registry has no `?` in it")]
+    RegistryQuery {
+        /// The key.
+        key: String,
+        /// The value in the file.
+        found: String,
     },
 }

@@ -10,9 +10,11 @@ mod environment;
 mod error;
 mod language;
 mod load;
+mod packages;
 mod raw;
 mod settings;
 mod show;
+mod url;
 
 pub use egress::{
     Budget, CallerKind, EgressProblem, EgressSettings, HostPattern, Injection, MAX_CONNECTIONS,
@@ -23,8 +25,10 @@ pub use environment::Environment;
 pub use error::{ConfigError, Problem};
 pub use language::{Languages, list};
 pub use load::{FileOrigin, MAX_CONFIG_BYTES, machine_cpus};
+pub use packages::{PackageSettings, RegistrySettings};
 pub use raw::schema;
 pub use settings::{
     ArtifactSettings, ConcurrencySettings, DockerSettings, FileSettings, LimitSettings,
     PoolSettings, SessionSettings, Settings, StructuredContent,
 };
+pub use url::{HttpUrl, UrlError};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     StructuredContent,
     egress::raw::{RawProfile, RawSecret},
+    packages::raw::RawPackages,
 };
 
 /// The JSON schema of the configuration file, for editors.
@@ -46,6 +47,8 @@ pub(super) struct RawConfig {
     /// Credentials by their names, for profiles to use. None by default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) secrets: BTreeMap<String, RawSecret>,
+    /// Packages that calls may ask for. Off by default.
+    pub(super) packages: RawPackages,
 }
 
 /// Limits of a sandbox that asks for none, and under `ceiling` the most that one may ask for.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, EgressSettings, FileOrigin, Languages, check};
+use super::{ConfigError, EgressSettings, FileOrigin, Languages, PackageSettings, check};
 use crate::types::{Limits, WallTime};
 
 /// Everything the operator decided, with closed defaults for the rest.
@@ -33,6 +33,8 @@ pub struct Settings {
     pub languages: Languages,
     /// What the network is opened to.
     pub egress: EgressSettings,
+    /// Packages that programs may ask for.
+    pub packages: PackageSettings,
 }
 
 /// Whether results carry `structuredContent` and tools an output schema.

@@ -89,6 +89,7 @@ impl Settings {
                 .collect(),
             egress: self.egress.raw_profiles(),
             secrets: self.egress.raw_secrets(),
+            packages: self.packages.raw(),
         }
     }
 }

@@ -60,7 +60,7 @@ impl HttpUrl {
             return Err(UrlError::Userinfo);
         }
         let endpoint =
-            Endpoint::parse(authority, Some(default_port(scheme))).map_err(UrlError::Host)?;
+            Endpoint::parse(authority, Some(scheme.default_port())).map_err(UrlError::Host)?;
         let target = without_fragment(target);
         let target = if target.starts_with('/') {
             target.to_owned()
@@ -166,13 +166,6 @@ fn scheme(text: &str) -> Option<(Scheme, &str)> {
     strip("http://").map(|rest| (Scheme::Http, rest))
 }
 
-fn default_port(scheme: Scheme) -> u16 {
-    match scheme {
-        Scheme::Https => 443,
-        Scheme::Http => 80,
-    }
-}
-
 fn without_fragment(text: &str) -> &str {
     text.split('#').next().unwrap_or_default()
 }
@@ -184,7 +177,7 @@ impl fmt::Display for HttpUrl {
             Scheme::Https => "https://",
             Scheme::Http => "http://",
         })?;
-        if *port == default_port(scheme) {
+        if *port == scheme.default_port() {
             write!(f, "{host}{}", self.target)
         } else {
             write!(f, "{host}:{port}{}", self.target)

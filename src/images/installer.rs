@@ -36,7 +36,9 @@ pub(super) fn is_installer(install: &[String], no_code: &[String]) -> bool {
                 .all(|word| !word.is_empty() && !word.contains('\0'))
     };
     marks == 1
-        && install.first().is_some_and(|first| !first.contains(INDEX_MARK))
+        && install
+            .first()
+            .is_some_and(|first| !first.contains(INDEX_MARK))
         && words(install)
         && words(no_code)
 }

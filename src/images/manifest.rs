@@ -538,7 +538,11 @@ env = { B = "2" }
             ("\"gem\", ", "\"{index}\", ", "Install"),
             ("\"gem\", ", "\"\", ", "Install"),
             ("[\"--no-code\"]", "[\"\"]", "Install"),
-            ("no_code", "env = { LD_PRELOAD = \"x\" }\nno_code", "Variable"),
+            (
+                "no_code",
+                "env = { LD_PRELOAD = \"x\" }\nno_code",
+                "Variable",
+            ),
             ("summary", "privileged = true\nsummary", "Syntax"),
             ("program = \".main.rb\"", "program = 1", "Syntax"),
             ("aliases", "user = \"root\"\naliases", "Syntax"),

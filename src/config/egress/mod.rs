@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use problem::EgressProblem;
+pub(super) use profile::{RawResolve, authorities, ranges, raw_ranges, raw_resolve, resolve};
 pub use variables::is_reserved_variable;
 
 use crate::types::{DnsName, Endpoint, Host, ProfileName};

@@ -372,7 +372,7 @@ pub enum EgressProblem {
 
 impl EgressProblem {
     /// This problem of that key.
-    pub(super) fn at(self, key: impl Into<String>) -> Problem {
+    pub(in crate::config) fn at(self, key: impl Into<String>) -> Problem {
         Problem::Egress {
             key: key.into(),
             problem: self,

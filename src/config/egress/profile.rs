@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use ipnet::IpNet;
+use rustls_pki_types::CertificateDer;
 
 use super::{
     Budget, CallerKind, EgressProblem, EgressSettings, Injection, MAX_ADDRESSES,
     MAX_ADDRESSES_OF_NAME, MAX_ENTRIES, MAX_PROFILE_SECRETS, MAX_RULES, Profile, Rule, Scheme,
-    SecretSpec, Uninspectable, authorities,
+    SecretSpec, Uninspectable,
+    authorities::read,
     raw::{RawProfile, RawRule, RawSecret},
 };
 use crate::{
@@ -19,6 +21,9 @@ use crate::{
 /// the half of all addresses.
 const SHORTEST_PREFIX_V4: u8 = 8;
 const SHORTEST_PREFIX_V6: u8 = 7;
+
+/// Addresses of names as they are written.
+pub(in crate::config) type RawResolve = BTreeMap<String, Vec<String>>;
 
 type Secrets = BTreeMap<String, Arc<SecretSpec>>;
 
@@ -59,17 +64,8 @@ impl EgressSettings {
                 .iter()
                 .map(|secret| secret.name.clone())
                 .collect(),
-            resolve: profile
-                .resolve
-                .iter()
-                .map(|(name, addresses)| {
-                    (
-                        name.to_string(),
-                        addresses.iter().map(IpAddr::to_string).collect(),
-                    )
-                })
-                .collect(),
-            allow_private: profile.allow_private.iter().map(IpNet::to_string).collect(),
+            resolve: raw_resolve(&profile.resolve),
+            allow_private: raw_ranges(&profile.allow_private),
             upstream_ca: self.upstream_ca.get(&profile.name).cloned(),
             uninspectable: Some(profile.uninspectable),
             callers: Some(profile.callers.clone()),
@@ -103,11 +99,7 @@ fn profile(
     for (at, rule) in rules.iter().enumerate() {
         bears(rule, &secrets).map_err(|problem| problem.at(key(&format!("allow[{at}]"))))?;
     }
-    let upstream_ca = match raw.upstream_ca {
-        Some(path) => authorities::read(&folder.join(path))
-            .map_err(|problem| problem.at(key("upstream_ca")))?,
-        None => Vec::new(),
-    };
+    let upstream_ca = authorities(raw.upstream_ca.as_deref(), folder, &key("upstream_ca"))?;
     // Where there is nothing to search for, nothing is kept back.
     let uninspectable = raw.uninspectable.unwrap_or(if secrets.is_empty() {
         Uninspectable::Pass
@@ -242,8 +234,21 @@ fn bears(rule: &Rule, secrets: &[Arc<SecretSpec>]) -> Result<(), EgressProblem> 
     Ok(())
 }
 
-fn resolve(
-    raw: BTreeMap<String, Vec<String>>,
+/// The certificates of the file that is named, if one is; `folder` is the configuration file's.
+pub(in crate::config) fn authorities(
+    file: Option<&Path>,
+    folder: &Path,
+    key: &str,
+) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    match file {
+        Some(path) => read(&folder.join(path)).map_err(|problem| problem.at(key)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Addresses of names.
+pub(in crate::config) fn resolve(
+    raw: RawResolve,
     key: &str,
 ) -> Result<BTreeMap<DnsName, Vec<IpAddr>>, Problem> {
     at_most(raw.len(), MAX_ADDRESSES).map_err(|problem| problem.at(key))?;
@@ -274,12 +279,29 @@ fn address(found: String) -> Result<IpAddr, EgressProblem> {
         .map_err(|_| EgressProblem::ResolveAddress { found })
 }
 
-fn ranges(raw: Vec<String>, key: &str) -> Result<Vec<IpNet>, Problem> {
+/// The same as it is written.
+pub(in crate::config) fn raw_resolve(resolve: &BTreeMap<DnsName, Vec<IpAddr>>) -> RawResolve {
+    resolve
+        .iter()
+        .map(|(name, addresses)| {
+            let addresses = addresses.iter().map(IpAddr::to_string).collect();
+            (name.to_string(), addresses)
+        })
+        .collect()
+}
+
+/// Ranges of addresses.
+pub(in crate::config) fn ranges(raw: Vec<String>, key: &str) -> Result<Vec<IpNet>, Problem> {
     at_most(raw.len(), MAX_ADDRESSES).map_err(|problem| problem.at(key))?;
     raw.into_iter()
         .enumerate()
         .map(|(at, found)| range(found).map_err(|problem| problem.at(format!("{key}[{at}]"))))
         .collect()
+}
+
+/// The same as they are written.
+pub(in crate::config) fn raw_ranges(ranges: &[IpNet]) -> Vec<String> {
+    ranges.iter().map(IpNet::to_string).collect()
 }
 
 /// A range of addresses. It may cover those of cloud metadata; that does not open them.

@@ -1,11 +1,12 @@
 //! Where packages come from: registries, what of them is open, and how much of them is kept.
 //!
-//! Off unless the operator writes a section for a kind of packages. Parsed from the configuration file alone: nothing
+//! Off unless the operator writes a section for a kind of packages. Made from the configuration file alone: nothing
 //! that runs inside, and no caller, ever adds to it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+mod check;
+pub(super) mod raw;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
@@ -30,6 +31,17 @@ pub struct PackageSettings {
     pub callers: Vec<CallerKind>,
 }
 
+impl PackageSettings {
+    /// The registry of one kind, where it is on.
+    #[must_use]
+    pub fn registry(&self, kind: PackageKind) -> Option<&Arc<RegistrySettings>> {
+        match kind {
+            PackageKind::Python => self.python.as_ref(),
+            PackageKind::JavaScript => self.javascript.as_ref(),
+        }
+    }
+}
+
 /// A registry of packages, and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrySettings {
@@ -41,19 +53,10 @@ pub struct RegistrySettings {
     pub code: bool,
     /// Addresses of names, in the place of what a resolver says.
     pub resolve: BTreeMap<DnsName, Vec<IpAddr>>,
-    /// Addresses that are open though they are denied otherwise.
+    /// Addresses that are open though they are denied otherwise. Never those of cloud metadata.
     pub allow_private: Vec<IpNet>,
     /// Certificates that servers may be signed by, beside the system's.
     pub upstream_ca: Vec<CertificateDer<'static>>,
-}
-
-impl PackageSettings {
-    /// The registry of one kind, where it is on.
-    #[must_use]
-    pub fn registry(&self, kind: PackageKind) -> Option<&Arc<RegistrySettings>> {
-        match kind {
-            PackageKind::Python => self.python.as_ref(),
-            PackageKind::JavaScript => self.javascript.as_ref(),
-        }
-    }
+    /// Where those were read from, as it is written, to be shown.
+    pub upstream_ca_file: Option<PathBuf>,
 }
