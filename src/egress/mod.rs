@@ -11,6 +11,7 @@
 //! its first message ([`client_hello`]); [`intercept`] ends TLS with a certificate of the run's own [`authority`];
 //! [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what [`dial`] opens.
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
+//! [`packages`] is another way out, for installers before a program: a gateway to one registry.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
 mod authority;
@@ -22,12 +23,15 @@ mod http;
 mod intercept;
 mod ledger;
 mod meter;
+mod packages;
 mod prefixed;
 mod relay;
 mod reply;
+mod report;
 mod upstream;
 mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};
+pub use packages::{Gateway, Packages, Registry, RegistryError};
 pub use relay::Relay;
 pub use vault::{SecretError, Vault};

@@ -82,6 +82,11 @@ impl Relay {
         }
     }
 
+    /// What its connections share, for whoever sends requests of their own.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The certificates, as PEM, that programs inside have to trust beside the image's own.
     #[must_use]
     pub fn trust(&self) -> &[u8] {

@@ -41,7 +41,7 @@ impl Reply {
         )
     }
 
-    fn new(
+    pub(super) fn new(
         status: u16,
         error: &str,
         reason: &str,

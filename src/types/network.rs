@@ -4,6 +4,8 @@ use std::fmt;
 
 /// The name that means no network at all; no profile can have it.
 pub const NO_NETWORK: &str = "none";
+/// The name under which packages are fetched; no profile of the operator's can have it.
+const PACKAGES_NETWORK: &str = "packages";
 /// The longest name of a profile, in bytes.
 const MAX_PROFILE_NAME_BYTES: usize = 64;
 
@@ -14,7 +16,7 @@ pub struct ProfileName(String);
 /// Text that names no profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "names have up to {MAX_PROFILE_NAME_BYTES} letters, digits, `-`, `_` and `.`, and `{NO_NETWORK}` is taken"
+    "names have up to {MAX_PROFILE_NAME_BYTES} letters, digits, `-`, `_` and `.`, and `{NO_NETWORK}` and `{PACKAGES_NETWORK}` are taken"
 )]
 pub struct ProfileNameError;
 
@@ -27,13 +29,19 @@ impl ProfileName {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let right = !text.is_empty()
             && text.len() <= MAX_PROFILE_NAME_BYTES
-            && text != NO_NETWORK
+            && ![NO_NETWORK, PACKAGES_NETWORK].contains(&text)
             && text.bytes().all(plain);
         if right {
             Ok(Self(text.to_owned()))
         } else {
             Err(ProfileNameError)
         }
+    }
+
+    /// The name under which packages are fetched before a program; the operator cannot give it to a profile.
+    #[must_use]
+    pub fn of_packages() -> Self {
+        Self(PACKAGES_NETWORK.to_owned())
     }
 
     /// The name.

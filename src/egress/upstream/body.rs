@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep_until};
 /// The body of a request. Trailers do not pass: they would be headers that nobody checked.
 #[derive(Debug)]
 pub(in crate::egress) struct RequestBody {
-    inner: Incoming,
+    /// None: the request has no body.
+    inner: Option<Incoming>,
     progress: Arc<Progress>,
 }
 
@@ -24,6 +25,15 @@ pub(super) struct Progress(Mutex<Instant>);
 
 impl RequestBody {
     pub(in crate::egress) fn new(inner: Incoming) -> Self {
+        Self::of(Some(inner))
+    }
+
+    /// For a request of the server's own.
+    pub(in crate::egress) fn empty() -> Self {
+        Self::of(None)
+    }
+
+    fn of(inner: Option<Incoming>) -> Self {
         Self {
             inner,
             progress: Arc::new(Progress(Mutex::new(Instant::now()))),
@@ -65,7 +75,10 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         loop {
-            let Some(frame) = ready!(Pin::new(&mut self.inner).poll_frame(cx)) else {
+            let Some(inner) = &mut self.inner else {
+                return Poll::Ready(None);
+            };
+            let Some(frame) = ready!(Pin::new(inner).poll_frame(cx)) else {
                 return Poll::Ready(None);
             };
             self.progress.touch();
@@ -78,10 +91,13 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match &self.inner {
+            Some(inner) => inner.size_hint(),
+            None => SizeHint::with_exact(0),
+        }
     }
 }

@@ -1,0 +1,93 @@
+//! Packages without an open network: a gateway to the operator's registry, in the place of a way out.
+//!
+//! An installer inside speaks to a [`Gateway`] and to nothing else. The gateway makes every request to the registry
+//! itself, from a name that it has parsed, and hands on only what has the digest that the registry's index promised.
+//! Nothing an installer sends, but a name, ever leaves the server.
+//!
+//! # Theory of operation
+//! [`registry`] says where packages come from; [`path`] reads what an installer asks for; [`client`] decides, records
+//! and sends what goes out for it, over the same dialling and TLS as programs'; [`python`] and [`javascript`] read and
+//! rewrite pages; [`cache`] keeps both pages and files for every server of the user, so that a second use costs no
+//! network.
+
+mod cache;
+mod client;
+mod digest;
+mod gateway;
+mod javascript;
+mod page;
+mod path;
+mod python;
+mod registry;
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio::sync::OnceCell;
+
+pub use gateway::Gateway;
+pub use registry::{Registry, RegistryError};
+
+use super::Witness;
+use crate::{
+    config::PackageSettings,
+    types::{MIB, PackageKind},
+};
+
+/// The registries of this server and what was fetched from them.
+#[derive(Debug)]
+pub struct Packages {
+    settings: PackageSettings,
+    cache: Arc<cache::Cache>,
+    python: OnceCell<Registry>,
+    javascript: OnceCell<Registry>,
+}
+
+impl Packages {
+    /// What the operator opened; `folder` is where it is kept, and need not exist yet. Nothing is asked or made before
+    /// the first installation.
+    #[must_use]
+    pub fn new(settings: &PackageSettings, folder: PathBuf) -> Self {
+        let most = settings.cache_mib.saturating_mul(MIB);
+        Self {
+            cache: Arc::new(cache::Cache::new(folder, most)),
+            settings: settings.clone(),
+            python: OnceCell::new(),
+            javascript: OnceCell::new(),
+        }
+    }
+
+    /// The registry of one kind, found the first time that somebody asks; `None` where the kind is off.
+    ///
+    /// # Errors
+    /// [`RegistryError`]: it is on, and nobody says where packages come from.
+    pub async fn registry(&self, kind: PackageKind) -> Result<Option<&Registry>, RegistryError> {
+        let found = match kind {
+            PackageKind::Python => &self.python,
+            PackageKind::JavaScript => &self.javascript,
+        };
+        match self.settings.registry(kind) {
+            None => Ok(None),
+            Some(settings) => found
+                .get_or_try_init(|| Registry::find(kind, settings))
+                .await
+                .map(Some),
+        }
+    }
+
+    /// A gateway to `registry` for one installation, which finds it at `authority`.
+    #[must_use]
+    pub fn gateway(
+        &self,
+        registry: &Registry,
+        authority: &str,
+        witness: Arc<dyn Witness>,
+    ) -> Gateway {
+        Gateway::new(
+            registry.clone(),
+            client::Client::new(registry.clone(), witness),
+            Arc::clone(&self.cache),
+            self.settings.index_ttl,
+            authority,
+        )
+    }
+}
