@@ -175,17 +175,3 @@ impl Ledger {
         Report::default()
     }
 }
-
-impl Report {
-    /// Stand-in.
-    #[must_use]
-    pub fn allowed_count(&self) -> u64 {
-        self.allowed_omitted + self.allowed.iter().map(|one| one.count).sum::<u64>()
-    }
-
-    /// Stand-in.
-    #[must_use]
-    pub fn denied_count(&self) -> u64 {
-        self.denied_omitted + self.denied.iter().map(|one| one.count).sum::<u64>()
-    }
-}

@@ -66,22 +66,6 @@ impl Relay {
         })
     }
 
-    /// Stand-in.
-    #[must_use]
-    pub fn new(profile: Arc<Profile>, vault: Vault, witness: Arc<dyn Witness>) -> Self {
-        let shared = Shared {
-            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
-            vault,
-            authority: Authority::new(&profile),
-            upstream: OnceLock::new(),
-            stop: CancellationToken::new(),
-            profile,
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
-    }
-
     /// What its connections share, for whoever sends requests of their own.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared

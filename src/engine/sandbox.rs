@@ -153,15 +153,6 @@ impl Sandbox {
         self.tether.list(path, max_entries, hidden).await
     }
 
-    /// Stand-in.
-    ///
-    /// # Errors
-    /// Stand-in.
-    pub async fn open_egress(&self, trust: Vec<u8>) -> Result<Door, TetherError> {
-        let _ = trust;
-        std::future::ready(Err(TetherError::Lost)).await
-    }
-
     /// Resolves when the connection to the guest has ended, for whatever reason. Nothing but
     /// [`Self::destroy`] makes sense then.
     pub async fn lost(&self) {
@@ -234,28 +225,5 @@ impl Sandbox {
     /// future is dropped, and calling it again waits for the same end.
     pub async fn destroy(&self) -> Result<(), EngineError> {
         Ok(self.container.destroy().await?)
-    }
-}
-
-/// Stand-in.
-#[derive(Debug)]
-pub struct Door {}
-
-impl Door {
-    /// Stand-in.
-    #[must_use]
-    pub fn proxy(&self) -> String {
-        "127.0.0.1:3128".to_owned()
-    }
-
-    /// Stand-in.
-    #[must_use]
-    pub fn trust_file(&self) -> &'static str {
-        ""
-    }
-
-    /// Stand-in.
-    pub async fn next(&mut self) -> Option<tokio::io::DuplexStream> {
-        std::future::ready(None).await
     }
 }
