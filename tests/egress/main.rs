@@ -14,5 +14,6 @@
 mod clients;
 mod corpus;
 mod days;
+mod registries;
 mod secrets;
 mod support;
