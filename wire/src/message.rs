@@ -4,6 +4,8 @@
 //! names and errors are bounded by the frame and judged by the server. No message carries free text
 //! from the guest.
 
+use std::num::NonZeroU16;
+
 use serde::{Deserialize, Serialize};
 
 /// The first frame of every stream that the server opens.
@@ -56,7 +58,7 @@ pub enum FromEgress {
     /// It listens, and [`TRUST_FILE`] is there.
     Open {
         /// The port on 127.0.0.1.
-        port: u16,
+        port: NonZeroU16,
     },
     /// It does not.
     Failed(GuestError),
