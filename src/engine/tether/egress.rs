@@ -208,3 +208,6 @@ async fn keep(
     let error = link.judge(error);
     tracing::debug!(%error, "a guest ended the way out");
 }
+
+#[cfg(test)]
+mod tests;
