@@ -9,6 +9,8 @@
 //! opened for it. A place is had again when the connection is over here and the server has said that
 //! it is over there. Who gets none in time, or finds too many waiting, is told so and closed.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU16;
@@ -19,13 +21,13 @@ use std::time::Duration;
 use belljar_wire::frame::{Frame, FrameError};
 use belljar_wire::limits::MAX_TUNNELS;
 use belljar_wire::message::{EGRESS_PORT, EgressSpec, FromEgress, GuestError, ToEgress};
-use belljar_wire::mux::Opener;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional_with_sizes, sink};
+use belljar_wire::mux::{Opener, Tunnel};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy, copy_buf, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_util::compat::FuturesAsyncReadCompatExt as _;
+use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::pump::Writer;
@@ -99,8 +101,8 @@ impl Egress {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                frame = reader.next() => match freed(frame) {
-                    Some(count) => door.granted.add_permits(count),
+                frame = reader.next() => match over(frame) {
+                    Some(number) => door.over(number),
                     None => break,
                 },
                 accepted = listener.accept() => match accepted {
@@ -116,10 +118,10 @@ impl Egress {
     }
 }
 
-/// What the server says on the request's stream; `None` is its end.
-fn freed(frame: Result<Option<Frame>, FrameError>) -> Option<usize> {
-    let ToEgress::Freed(count) = frame.ok()??.message().ok()?;
-    Some(usize::try_from(count).map_or(MAX_TUNNELS, |count| count.min(MAX_TUNNELS)))
+/// The number of a stream that is over, as the server says; `None` at the end of what it says.
+fn over(frame: Result<Option<Frame>, FrameError>) -> Option<u32> {
+    let ToEgress::Over(number) = frame.ok()??.message().ok()?;
+    Some(number)
 }
 
 /// Writes the trust file and listens.
@@ -152,6 +154,8 @@ struct Door {
     granted: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     parting: Arc<Semaphore>,
+    /// The streams that are open, and who is to hear that the server's end of it is over.
+    streams: RefCell<HashMap<u32, CancellationToken>>,
     cut: CancellationToken,
 }
 
@@ -172,7 +176,16 @@ impl Door {
             granted: Arc::new(Semaphore::new(MAX_TUNNELS)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             parting: Arc::new(Semaphore::new(MAX_PARTING)),
+            streams: RefCell::default(),
             cut: CancellationToken::new(),
+        }
+    }
+
+    /// Notes that the server has let go of a stream.
+    fn over(&self, number: u32) {
+        self.granted.add_permits(1);
+        if let Some(over) = self.streams.borrow().get(&number) {
+            over.cancel();
         }
     }
 
@@ -234,18 +247,56 @@ impl Door {
         let Ok(stream) = self.opener.open().await else {
             return End::Cut;
         };
-        let mut tunnel = stream.into_tunnel().compat();
-        if tunnel.write_all(&first[..count]).await.is_err() {
-            return End::Cut;
-        }
-        drop(first);
-        // From now on the server knows of it, and says when it is over.
-        granted.forget();
-        match copy_bidirectional_with_sizes(socket, &mut tunnel, BUFFER, BUFFER).await {
-            Ok(_) => End::Closed,
-            Err(_) => End::Cut,
-        }
+        let tunnel = stream.into_tunnel();
+        let number = tunnel.number();
+        let over = CancellationToken::new();
+        self.streams.borrow_mut().insert(number, over.clone());
+        let mut tunnel = tunnel.compat();
+        let end = if tunnel.write_all(&first[..count]).await.is_ok() {
+            drop(first);
+            // From now on the server knows of it, and says when it is over.
+            granted.forget();
+            copy_both(socket, tunnel, &over).await
+        } else {
+            End::Cut
+        };
+        self.streams.borrow_mut().remove(&number);
+        end
     }
+}
+
+/// Copies both directions to their ends. Once the server's end is `over`, what the program still sends is for nobody.
+async fn copy_both(
+    socket: &mut TcpStream,
+    tunnel: Compat<Tunnel>,
+    over: &CancellationToken,
+) -> End {
+    let (from_program, mut to_program) = socket.split();
+    let (from_server, mut to_server) = tokio::io::split(tunnel);
+    let mut from_program = BufReader::with_capacity(BUFFER, from_program);
+    let mut from_server = BufReader::with_capacity(BUFFER, from_server);
+    let half_closed = Cell::new(false);
+    let up = async {
+        copy_buf(&mut from_program, &mut to_server).await?;
+        to_server.shutdown().await?;
+        half_closed.set(true);
+        Ok(())
+    };
+    let up = async { over.run_until_cancelled(up).await.unwrap_or(Ok(())) };
+    let down = async {
+        copy_buf(&mut from_server, &mut to_program).await?;
+        to_program.shutdown().await
+    };
+    let both: io::Result<((), ())> = async { tokio::try_join!(up, down) }.await;
+    if both.is_ok() {
+        return End::Closed;
+    }
+    if half_closed.get() {
+        // The multiplexer tells nobody that a stream was dropped which this side has closed: the server would wait for
+        // ever for room to send in. So it is heard out.
+        let _ = copy_buf(&mut from_server, &mut sink()).await;
+    }
+    End::Cut
 }
 
 /// Tells a connection that there are too many.

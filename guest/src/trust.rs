@@ -96,6 +96,7 @@ fn bundle() -> Vec<u8> {
 
 /// The content of a regular file. Links are followed: images have them here, and nothing that they
 /// lead to is hidden from the programs.
+#[expect(clippy::disallowed_methods, reason = "read through `take`")]
 fn read(path: &str) -> Option<Vec<u8>> {
     let mut options = File::options();
     // The opening of a FIFO returns at once; the check below refuses it.

@@ -27,10 +27,10 @@ def reset(s):
     s.close()
 def read(s):
     try:
-        whole = b""
+        whole = []
         while piece := s.recv(65536):
-            whole += piece
-        return whole
+            whole.append(piece)
+        return b"".join(whole)
     except ConnectionResetError:
         return None
 def say(*words):
@@ -137,6 +137,21 @@ s = connect(); s.sendall(b'y'); s.recv(1); reset(s)";
 }
 
 #[tokio::test]
+async fn a_program_that_dies_while_it_listens_does_not_hold_up_the_server() {
+    let sandbox = Sandbox::of(PYTHON).await;
+    let mut door = open(&sandbox).await;
+    let script = "s = connect(); s.sendall(b'x'); s.shutdown(socket.SHUT_WR); s.recv(1); reset(s)";
+    let server = async {
+        let mut connection = door.next().await.unwrap();
+        assert_eq!(read_to_end(&mut connection).await, b"x");
+        // More than any window.
+        connection.write_all(&vec![0; 40_000_000]).await.unwrap();
+        connection.shutdown().await.unwrap();
+    };
+    beside(&sandbox, script, server).await;
+}
+
+#[tokio::test]
 async fn of_many_connections_at_once_each_is_served_or_told_that_they_are_too_many() {
     let sandbox = Sandbox::of(PYTHON).await;
     let mut door = open(&sandbox).await;
@@ -179,7 +194,7 @@ say(heard.count(b'ok'), len(full))";
         panic!("{out}")
     };
     assert_eq!(served + full, 200);
-    // Those that were carried come on top of those that waited, as far as they had left the queue by then.
+    // None of them was closed by the program yet: that the server has let go is enough. Those that were carried come on top of those that waited, as far as they had left the queue by then.
     assert!((WAITING..=WAITING + PLACES).contains(&served), "{out}");
     assert_eq!(most.load(Ordering::SeqCst), PLACES);
     assert!(!sandbox.tether.is_lost());

@@ -67,10 +67,11 @@ pub enum FromEgress {
 /// What the server says on the stream of a [`Request::Egress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToEgress {
-    /// This many of the guest's streams are over at the server's end too, and as many more may be
-    /// opened. The guest cannot know it otherwise: a reset has no answer, and one that opened a new
-    /// stream for each that it had cut would seem to have too many.
-    Freed(u32),
+    /// This stream of the guest's, by the multiplexer's number, is over at the server's end; another
+    /// may be opened in its place. The guest cannot know it otherwise: a reset has no answer, so that
+    /// one that opened a new stream for each that it had cut would seem to have too many, and a stream
+    /// whose one direction has ended looks the same when nobody listens to the other any more.
+    Over(u32),
 }
 
 /// The server's opening.

@@ -80,7 +80,7 @@ impl Guest {
         }));
         while let Ok(Some(frame)) = reader.next().await {
             // One connection at a time never lacks a place.
-            let ToEgress::Freed(_) = frame.message()?;
+            let ToEgress::Over(_) = frame.message()?;
         }
         self.egress.set(None);
         writer.close().await

@@ -3,24 +3,21 @@
 //! What they want is somebody else's to read and to decide; here they are only counted and carried. A
 //! guest that opens one while no [`Door`] is there, or more at a time than [`MAX_TUNNELS`], has broken
 //! the protocol: the multiplexer ends the connection then (`wire/src/mux/gate.rs`).
-//!
-//! [`MAX_TUNNELS`]: belljar_wire::limits::MAX_TUNNELS
 
 use std::io;
 use std::num::NonZeroU16;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
+use belljar_wire::limits::MAX_TUNNELS;
 use belljar_wire::message::{EgressSpec, FromEgress, Request, TRUST_FILE, ToEgress};
 use belljar_wire::mux::{Incoming, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt as _};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Exchange, Tether, TetherError, Violation, received, sent};
+use super::{Exchange, Link, Tether, TetherError, Violation, received, sent};
 
 impl Tether {
     /// Opens the way out: programs can connect to [`Door::proxy`] until the door is dropped. `trust` are certificates,
@@ -38,17 +35,18 @@ impl Tether {
         let (exchange, port) = opened.map_err(|error| self.link.judge(error))?;
         let closing = CancellationToken::new();
         let closed = CancellationToken::new();
-        let freed = Arc::new(Freed::default());
+        let (over, told) = mpsc::channel(MAX_TUNNELS);
         tokio::spawn(keep(
             exchange,
-            Arc::clone(&freed),
+            told,
             closing.clone(),
             closed.clone().drop_guard(),
         ));
         Ok(Door {
             port,
             incoming,
-            freed,
+            over,
+            link: self.link.clone(),
             closed,
             _closes: closing.drop_guard(),
         })
@@ -72,7 +70,8 @@ impl Tether {
 pub struct Door {
     port: NonZeroU16,
     incoming: Incoming,
-    freed: Arc<Freed>,
+    over: mpsc::Sender<u32>,
+    link: Link,
     /// Cancelled when the guest, or the connection to it, has ended.
     closed: CancellationToken,
     _closes: DropGuard,
@@ -99,9 +98,15 @@ impl Door {
             () = self.closed.cancelled() => None,
             stream = self.incoming.next() => stream,
         };
-        stream.map(|stream| Connection {
-            io: stream.into_tunnel().compat(),
-            _place: Place(Arc::clone(&self.freed)),
+        let tunnel = stream?.into_tunnel();
+        let place = Place {
+            number: tunnel.number(),
+            over: self.over.clone(),
+            link: self.link.clone(),
+        };
+        Some(Connection {
+            io: tunnel.compat(),
+            _place: place,
         })
     }
 }
@@ -145,40 +150,27 @@ impl AsyncWrite for Connection {
 
 /// A connection's share of what the guest may have open.
 #[derive(Debug)]
-struct Place(Arc<Freed>);
+struct Place {
+    number: u32,
+    over: mpsc::Sender<u32>,
+    link: Link,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.count.fetch_add(1, Ordering::Relaxed);
-        self.0.changed.notify_one();
-    }
-}
-
-/// Connections that are over here, and that the guest has not been told of. A number, not a queue: a guest that does
-/// not listen must not make it grow.
-#[derive(Debug, Default)]
-struct Freed {
-    count: AtomicU32,
-    changed: Notify,
-}
-
-impl Freed {
-    /// How many there are, once there are any. Taken by one task only.
-    async fn take(&self) -> u32 {
-        loop {
-            match self.count.swap(0, Ordering::Relaxed) {
-                0 => self.changed.notified().await,
-                count => return count,
-            }
+        // With the door nobody is left to be told. A full queue means that the guest has opened streams without waiting
+        // for this word, or does not listen: none that keeps the protocol has more than that open or untold.
+        if let Err(TrySendError::Full(_)) = self.over.try_send(self.number) {
+            self.link.judge(Violation::Count.into());
         }
     }
 }
 
-/// Tells the guest which places are free, until `closing`; then its end of the stream, which it sees, closes the way
+/// Tells the guest which connections are over, until `closing`; then its end of the stream, which it sees, closes the way
 /// out. Whatever the guest says or ends of itself is a breach.
 async fn keep(
     exchange: Exchange,
-    freed: Arc<Freed>,
+    mut over: mpsc::Receiver<u32>,
     closing: CancellationToken,
     _closed: DropGuard,
 ) {
@@ -188,14 +180,15 @@ async fn keep(
         link,
     } = exchange;
     let telling = async {
-        loop {
-            let count = freed.take().await;
-            if let Err(error) = writer.send(&ToEgress::Freed(count)).await {
+        while let Some(number) = over.recv().await {
+            if let Err(error) = writer.send(&ToEgress::Over(number)).await {
                 return sent(error);
             }
         }
+        TetherError::Lost
     };
     let error = tokio::select! {
+        biased;
         () = closing.cancelled() => return,
         () = link.ended.cancelled() => return,
         error = telling => error,

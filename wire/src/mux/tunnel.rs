@@ -30,6 +30,12 @@ impl Tunnel {
             closed: false,
         }
     }
+
+    /// The stream's number, the same on both sides.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.stream.inner.id().val()
+    }
 }
 
 impl AsyncRead for Tunnel {

@@ -84,7 +84,7 @@ async fn a_connection_that_comes_after_the_door_was_shut_is_cut_without_harm() {
 }
 
 #[tokio::test]
-async fn a_flood_of_connections_ends_the_sandbox_whether_they_are_taken_or_not() {
+async fn a_flood_of_connections_that_are_not_taken_as_fast_ends_the_sandbox() {
     let (tether, _) = tether().await;
     let mut door = tether.open_egress(Vec::new()).await.unwrap();
     assert!(matches!(
