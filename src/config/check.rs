@@ -1,7 +1,8 @@
 //! From the raw file to checked settings: every rule, one function a section.
 
 use std::{
-    path::{Component, PathBuf},
+    borrow::Cow,
+    path::{Component, Path, PathBuf},
     time::Duration,
 };
 
@@ -72,12 +73,13 @@ const HIGHEST_ARTIFACT_CAP_MIB: u64 = 16 * 1024 * 1024;
 /// The addresses of a daemon that the engine can speak to.
 const DOCKER_SCHEMES: [&str; 4] = ["unix://", "npipe://", "tcp://", "http://"];
 
-/// Checks everything; `machine` is the ceiling of processors where the file sets none, and `built_in` are the
-/// images that belljar brings.
+/// Checks everything; `machine` is the ceiling of processors where the file sets none, `built_in` are the images that
+/// belljar brings, and `folder` is where paths in the file begin.
 pub(super) fn checked(
     raw: RawConfig,
     machine: Cpus,
     built_in: Vec<Image>,
+    folder: &Path,
 ) -> Result<Settings, Problem> {
     let concurrency = concurrency(&raw.concurrency)?;
     let languages = Languages::new(built_in, raw.language)?;
@@ -92,13 +94,13 @@ pub(super) fn checked(
         docker: docker(raw.docker)?,
         files: files(raw.files)?,
         languages,
-        egress: EgressSettings::default(),
+        egress: EgressSettings::checked(raw.egress, raw.secrets, folder)?,
     })
 }
 
 /// A whole number within its range, or its default.
-fn whole<N>(
-    key: &'static str,
+pub(super) fn whole<N>(
+    key: impl Into<Cow<'static, str>>,
     found: Option<N>,
     default: N,
     least: N,
@@ -116,7 +118,7 @@ where
         None => Ok(default),
         Some(value) if (least..=most).contains(&value) => Ok(value),
         Some(value) => Err(Problem::OutOfRange {
-            key,
+            key: key.into(),
             found: shown(value),
             least: shown(least),
             most: shown(most),
@@ -262,7 +264,7 @@ fn cpus(key: &'static str, found: f64) -> Result<Cpus, Problem> {
     Cpus::new(found)
         .filter(|cpus| (Limits::LEAST.cpus..=HIGHEST.cpus).contains(cpus))
         .ok_or(Problem::OutOfRange {
-            key,
+            key: key.into(),
             found,
             least: Limits::LEAST.cpus.as_f64(),
             most: HIGHEST.cpus.as_f64(),
@@ -273,7 +275,7 @@ fn wall_time(key: &'static str, found: Option<f64>, default: f64) -> Result<Wall
     let found = found.unwrap_or(default);
     let longest = WallTime::from_secs(DEFAULT_TTL_CEILING_SECONDS);
     WallTime::parse(found, longest).map_err(|_| Problem::OutOfRange {
-        key,
+        key: key.into(),
         found,
         least: MIN_TIMEOUT_SECONDS,
         most: MAX_TIMEOUT_SECONDS,

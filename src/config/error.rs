@@ -1,8 +1,8 @@
 //! What can be wrong with a configuration. Each message names the place, what was found and what is allowed.
 
-use std::path::PathBuf;
+use std::{borrow::Cow, path::PathBuf};
 
-use super::{FileOrigin, MAX_CONFIG_BYTES};
+use super::{EgressProblem, FileOrigin, MAX_CONFIG_BYTES};
 use crate::images::ManifestError;
 
 /// Why there are no settings.
@@ -96,7 +96,7 @@ pub enum Problem {
     #[error("{key} is {found}: it must lie between {least} and {most}")]
     OutOfRange {
         /// The key.
-        key: &'static str,
+        key: Cow<'static, str>,
         /// The value in the file.
         found: f64,
         /// The least value.
@@ -243,5 +243,13 @@ pub enum Problem {
         found: u32,
         /// The largest value.
         most: u32,
+    },
+    /// A profile of the network, or a secret, that is wrong.
+    #[error("{key}: {problem}")]
+    Egress {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        problem: EgressProblem,
     },
 }

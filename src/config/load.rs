@@ -89,7 +89,8 @@ impl Settings {
         Self::parse("", FileOrigin::BuiltIn, machine)
     }
 
-    /// Checks the text of a configuration file; `origin` names it in messages.
+    /// Checks the text of a configuration file; `origin` names it in messages, and the paths of certificates are relative
+    /// to its folder. Those are read here.
     pub fn parse(text: &str, origin: FileOrigin, machine: Cpus) -> Result<Self, ConfigError> {
         let path = || {
             origin
@@ -102,7 +103,8 @@ impl Settings {
             error: Box::new(error),
         })?;
         let built_in = catalogue()?.into_iter().map(|one| one.image).collect();
-        match check::checked(raw, machine, built_in) {
+        let folder = origin.path().and_then(Path::parent);
+        match check::checked(raw, machine, built_in, folder.unwrap_or(Path::new(""))) {
             Ok(settings) => Ok(Self { origin, ..settings }),
             Err(problem) => Err(ConfigError::Invalid {
                 path: path(),
@@ -124,7 +126,12 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         Err(error) => return Err(unreadable(error)),
     };
     // Asked of the open file: the one at the path may be another by now.
-    refuse_world_writable(path, &file.metadata().map_err(unreadable)?)?;
+    // Whoever may write the file decides what the jail is.
+    if is_world_writable(&file.metadata().map_err(unreadable)?) {
+        return Err(ConfigError::WorldWritable {
+            path: path.to_path_buf(),
+        });
+    }
     let bytes = read_at_most(file, MAX_CONFIG_BYTES + 1).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_CONFIG_BYTES {
         return Err(ConfigError::TooLarge {
@@ -138,26 +145,17 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         })
 }
 
-/// Whoever may write the file decides what the jail is: that must not be everybody. A group may, since many
-/// systems give each user a group of their own and a umask of 002.
+/// Whether everybody on the machine may write the file. That a group may is borne, since many systems give each user a
+/// group of their own and a umask of 002.
 #[cfg(unix)]
-fn refuse_world_writable(path: &Path, metadata: &fs::Metadata) -> Result<(), ConfigError> {
+pub(super) fn is_world_writable(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     const OTHERS_MAY_WRITE: u32 = 0o002;
-    if metadata.is_file() && metadata.permissions().mode() & OTHERS_MAY_WRITE != 0 {
-        return Err(ConfigError::WorldWritable {
-            path: path.to_path_buf(),
-        });
-    }
-    Ok(())
+    metadata.is_file() && metadata.permissions().mode() & OTHERS_MAY_WRITE != 0
 }
 
 /// Elsewhere, rights are lists that a mode does not show.
 #[cfg(not(unix))]
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the same signature on every platform"
-)]
-fn refuse_world_writable(_path: &Path, _metadata: &fs::Metadata) -> Result<(), ConfigError> {
-    Ok(())
+pub(super) fn is_world_writable(_metadata: &fs::Metadata) -> bool {
+    false
 }

@@ -15,8 +15,9 @@ mod settings;
 mod show;
 
 pub use egress::{
-    Budget, CallerKind, EgressSettings, HostPattern, Injection, PathPattern, Profile, Rule, Scheme,
-    SecretSource, SecretSpec, Uninspectable,
+    Budget, CallerKind, EgressProblem, EgressSettings, HostPattern, Injection, MAX_CONNECTIONS,
+    PathPattern, Profile, Rule, Scheme, SecretSource, SecretSpec, Uninspectable,
+    is_reserved_variable,
 };
 pub use environment::Environment;
 pub use error::{ConfigError, Problem};

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use super::StructuredContent;
+use super::{
+    StructuredContent,
+    egress::raw::{RawProfile, RawSecret},
+};
 
 /// The JSON schema of the configuration file, for editors.
 #[must_use]
@@ -37,6 +40,12 @@ pub(super) struct RawConfig {
     /// Languages beside the built-in ones, or in their place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) language: Vec<RawLanguage>,
+    /// Profiles of the network by their names, which a call gives as `network`. None by default: then nothing goes out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) egress: BTreeMap<String, RawProfile>,
+    /// Credentials by their names, for profiles to use. None by default.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) secrets: BTreeMap<String, RawSecret>,
 }
 
 /// Limits of a sandbox that asks for none, and under `ceiling` the most that one may ask for.

@@ -87,6 +87,8 @@ impl Settings {
                 .iter()
                 .filter_map(|image| raw_language(image))
                 .collect(),
+            egress: self.egress.raw_profiles(),
+            secrets: self.egress.raw_secrets(),
         }
     }
 }

@@ -3,18 +3,66 @@
 //! Everything is parsed here, once, into values with one spelling. An empty profile allows nothing. A profile must
 //! never be made from anything that a caller says.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+mod authorities;
+mod budget;
+mod problem;
+mod profile;
+pub(super) mod raw;
+mod rule;
+mod secret;
+mod variables;
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use problem::EgressProblem;
+pub use variables::is_reserved_variable;
 
 use crate::types::{DnsName, Endpoint, Host, ProfileName};
 
-/// Every profile by its name.
+/// The most profiles, and the most secrets. Like every bound on a list here it stops a slip of the finger or a file that
+/// is no configuration; no operator comes near.
+const MAX_ENTRIES: usize = 64;
+/// The most rules of a profile: each request is compared with all.
+const MAX_RULES: usize = 256;
+/// The most methods of a rule.
+const MAX_METHODS: usize = METHODS.len();
+/// The most paths of a rule.
+const MAX_PATHS: usize = 64;
+/// The longest path of a rule, in bytes.
+const MAX_PATH_BYTES: usize = 1024;
+/// The most secrets of a profile: every answer is searched for each in many forms.
+const MAX_PROFILE_SECRETS: usize = 16;
+/// The most hosts of a secret.
+const MAX_SECRET_HOSTS: usize = 32;
+/// The most names with addresses of their own, and the most open ranges, of a profile.
+const MAX_ADDRESSES: usize = 256;
+/// The most addresses of one name.
+const MAX_ADDRESSES_OF_NAME: usize = 16;
+/// The longest file of certificates, in bytes: one named by mistake, such as a disk, must not fill the memory.
+const MAX_CA_BYTES: u64 = 1024 * 1024;
+/// The most words of a command.
+const MAX_COMMAND_WORDS: usize = 32;
+/// The most connections of one run at a time: each has buffers on both sides.
+pub const MAX_CONNECTIONS: u32 = 32;
+/// The methods that a rule can name.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// What the name of a secret is, for messages.
+const SECRET_NAME_RULE: &str = "names have up to 64 letters, digits, `-`, `_` and `.`";
+
+/// Every profile and every secret by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EgressSettings {
     /// The profiles.
     pub profiles: BTreeMap<ProfileName, Arc<Profile>>,
+    /// The secrets, also those that no profile uses.
+    pub secrets: BTreeMap<String, Arc<SecretSpec>>,
+    /// Where the certificates of profiles were read from, as it is written, to be shown.
+    pub upstream_ca: BTreeMap<ProfileName, PathBuf>,
 }
 
 /// One egress profile.
@@ -22,13 +70,15 @@ pub struct EgressSettings {
 pub struct Profile {
     /// Its name.
     pub name: ProfileName,
-    /// What is allowed; what no rule allows is denied.
+    /// What is allowed; what no rule allows is denied. All that are about one host and port agree in how it is spoken to:
+    /// scheme and tunnel.
     pub rules: Vec<Rule>,
     /// The secrets that it may use.
     pub secrets: Vec<Arc<SecretSpec>>,
     /// Addresses of names, in the place of what a resolver says.
     pub resolve: BTreeMap<DnsName, Vec<IpAddr>>,
-    /// Addresses that are open though they are denied otherwise. Never those of cloud metadata.
+    /// Addresses that are open though they are denied otherwise. A range may cover those of cloud metadata, and does not
+    /// open them.
     pub allow_private: Vec<IpNet>,
     /// Certificates that servers may be signed by, beside the system's.
     pub upstream_ca: Vec<CertificateDer<'static>>,
@@ -49,9 +99,9 @@ pub struct Rule {
     pub hosts: HostPattern,
     /// Which port.
     pub port: u16,
-    /// Which methods, in capitals; absent: all but CONNECT and TRACE.
+    /// Which methods, in capitals, at least one; absent: all but CONNECT and TRACE.
     pub methods: Option<Vec<String>>,
-    /// Which paths; absent: all.
+    /// Which paths, at least one; absent: all.
     pub paths: Option<Vec<PathPattern>>,
     /// Passed through unread, compared by server name only. Never with methods, paths or secrets.
     pub tunnel: bool,
@@ -66,6 +116,17 @@ pub enum Scheme {
     Http,
 }
 
+impl Scheme {
+    /// The port of a rule that says none.
+    #[must_use]
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::Https => 443,
+            Self::Http => 80,
+        }
+    }
+}
+
 /// Which hosts a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
@@ -75,7 +136,43 @@ pub enum HostPattern {
     Below(DnsName),
 }
 
-/// The path of a URL, of which the last character of the pattern may be `*`: then whatever begins so.
+impl HostPattern {
+    /// Whether it is about this host.
+    #[must_use]
+    pub fn covers(&self, host: &Host) -> bool {
+        match (self, host) {
+            (Self::Exactly(own), host) => own == host,
+            (Self::Below(above), Host::Name(name)) => is_below(name, above),
+            (Self::Below(_), Host::Ip(_)) => false,
+        }
+    }
+
+    /// Whether there is a host that both are about.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exactly(host), pattern) | (pattern, Self::Exactly(host)) => pattern.covers(host),
+            (Self::Below(a), Self::Below(b)) => a == b || is_below(a, b) || is_below(b, a),
+        }
+    }
+}
+
+fn is_below(name: &DnsName, above: &DnsName) -> bool {
+    name.as_str()
+        .strip_suffix(above.as_str())
+        .is_some_and(|rest| rest.ends_with('.'))
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(host) => host.fmt(f),
+            Self::Below(name) => write!(f, "*.{name}"),
+        }
+    }
+}
+
+/// The path of a URL in its canonical form: escapes in capitals and of no character that needs none, no empty, `.` or
+/// `..` segment, no separator that is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathPattern {
     /// This path.
@@ -84,8 +181,18 @@ pub enum PathPattern {
     Prefix(String),
 }
 
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(path) => f.write_str(path),
+            Self::Prefix(path) => write!(f, "{path}*"),
+        }
+    }
+}
+
 /// What becomes of an answer that cannot be searched for secrets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Uninspectable {
     /// It does not reach the program.
     Block,
@@ -109,7 +216,8 @@ pub struct Budget {
 }
 
 /// Who may name a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum CallerKind {
     /// The user who started the server, over its standard streams and on the command line.
     Local,

@@ -11,9 +11,9 @@ use std::{
 };
 
 /// The longest name, in bytes, without its last dot (RFC 1035, 2.3.4). Stops names that resolvers would cut.
-pub const MAX_NAME_BYTES: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 /// The longest label of a name, in bytes (RFC 1035, 2.3.4).
-pub const MAX_LABEL_BYTES: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// Why a text is no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -30,10 +30,14 @@ pub enum HostError {
     )]
     Character,
     /// An empty label, one that is too long, or one that begins or ends with a hyphen.
-    #[error("has a label that is empty, too long, or begins or ends with a hyphen")]
+    #[error(
+        "has a label that is empty, longer than {MAX_LABEL_BYTES} bytes, or begins or ends with a hyphen"
+    )]
     Label,
     /// Something that looks like an address and is none.
-    #[error("is no valid address")]
+    #[error(
+        "looks like an address and is none (write an IPv6 address in brackets, without a zone)"
+    )]
     Address,
     /// No port, or none between 1 and 65535.
     #[error("has no port between 1 and 65535")]
@@ -67,36 +71,27 @@ impl Host {
     /// # Errors
     /// [`HostError`].
     pub fn parse(text: &str) -> Result<Self, HostError> {
-        if text.is_empty() {
-            return Err(HostError::Empty);
-        }
         if let Some(inner) = text.strip_prefix('[') {
             let inner = inner.strip_suffix(']').ok_or(HostError::Address)?;
-            let address = Ipv6Addr::from_str(inner).map_err(|_| HostError::Address)?;
-            return Ok(Self::Ip(canonical(IpAddr::V6(address))));
+            return ipv6(inner);
         }
         if text.contains(':') {
-            let address = Ipv6Addr::from_str(text).map_err(|_| HostError::Address)?;
-            return Ok(Self::Ip(canonical(IpAddr::V6(address))));
+            return ipv6(text);
         }
-        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let name = text.strip_suffix('.').unwrap_or(text);
         if name.is_empty() {
             return Err(HostError::Empty);
         }
         if name.len() > MAX_NAME_BYTES {
             return Err(HostError::TooLong);
         }
+        // An allow-list: NUL, `%`, `@`, `/`, white space and all beyond ASCII are not on it.
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         if !name.bytes().all(known) {
             return Err(HostError::Character);
         }
-        let label = |label: &str| {
-            !label.is_empty()
-                && label.len() <= MAX_LABEL_BYTES
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        if !name.split('.').all(label) {
+        let name = name.to_ascii_lowercase();
+        if !name.split('.').all(is_label) {
             return Err(HostError::Label);
         }
         // Whoever reads it as `inet_aton` does takes a name whose last label is a number for an address.
@@ -107,7 +102,7 @@ impl Host {
         Ok(Self::Name(DnsName(name)))
     }
 
-    /// Whether it is an address.
+    /// The address, if it is one.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
@@ -115,6 +110,23 @@ impl Host {
             Self::Name(_) => None,
         }
     }
+}
+
+/// Whether it can be a label of a name; its characters are checked already, and in lower case. An international label
+/// (`xn--`) is compared, resolved and sent as it is and never decoded, so that only its alphabet matters.
+fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && label.len() <= MAX_LABEL_BYTES
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && !(label.starts_with("xn--") && label.contains('_'))
+}
+
+/// An IPv6 address; a mapped IPv4 address becomes the IPv4 address that everybody would reach by it. The standard
+/// library takes no zone.
+fn ipv6(text: &str) -> Result<Host, HostError> {
+    let address = Ipv6Addr::from_str(text).map_err(|_| HostError::Address)?;
+    Ok(Host::Ip(IpAddr::V6(address).to_canonical()))
 }
 
 /// The IPv4 address that `inet_aton` reads: one to four parts, each decimal, octal (`0…`) or hexadecimal (`0x…`).
@@ -145,10 +157,6 @@ fn inet_aton(text: &str) -> Result<Ipv4Addr, HostError> {
         .enumerate()
         .fold(0_u32, |high, (at, part)| high | part << (24 - 8 * at));
     Ok(Ipv4Addr::from(high | last))
-}
-
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
 }
 
 impl fmt::Display for DnsName {
@@ -224,3 +232,6 @@ impl fmt::Display for Endpoint {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use belljar::{
-    config::{ConfigError, Environment, FileOrigin, MAX_CONFIG_BYTES, Settings},
+    config::{ConfigError, Environment, FileOrigin, MAX_CONFIG_BYTES, Problem, Settings},
     types::Cpus,
 };
 
@@ -24,13 +24,22 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn folder() -> PathBuf {
+    root().join("tests/fixtures/config")
+}
+
 fn fixture(name: &str) -> String {
-    let path = root().join("tests/fixtures/config").join(name);
+    let path = folder().join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// What a file beside the fixtures would mean.
 fn parse(text: &str) -> Result<Settings, ConfigError> {
-    Settings::parse(text, FileOrigin::Flag("belljar.toml".into()), MACHINE)
+    parse_at(text, folder().join("belljar.toml"))
+}
+
+fn parse_at(text: &str, path: PathBuf) -> Result<Settings, ConfigError> {
+    Settings::parse(text, FileOrigin::Flag(path), MACHINE)
 }
 
 fn defaults() -> Settings {
@@ -96,32 +105,34 @@ fn flat(table: &toml::Table) -> Vec<(String, toml::Value)> {
 #[test]
 fn each_bad_file_says_what_is_wrong() {
     let mut rules = BTreeSet::new();
-    let folder = root().join("tests/fixtures/config/bad");
-    for file in fs::read_dir(folder).unwrap() {
+    let folder = folder().join("bad");
+    for file in fs::read_dir(&folder).unwrap() {
         let path = file.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let says: Vec<&str> = text
+        let says: Vec<String> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# says: "))
+            .map(|line| line.replace("{folder}", folder.to_str().unwrap()))
             .collect();
         assert!(!says.is_empty(), "{}", path.display());
-        let Err(error) = parse(&text) else {
+        let Err(error) = parse_at(&text, path.clone()) else {
             panic!("{} is read without an error", path.display());
         };
         let message = error.to_string();
+        let name = path.display();
         match &error {
             ConfigError::Syntax { .. } => {
-                assert!(message.starts_with("belljar.toml: TOML parse error at line "));
+                let begins = format!("{name}: TOML parse error at line ");
+                assert!(message.starts_with(&begins), "{message}");
                 for part in says {
-                    assert!(message.contains(part), "{}: {message}", path.display());
+                    assert!(message.contains(&part), "{message}");
                 }
             }
             ConfigError::Invalid { problem, .. } => {
-                assert_eq!(message, format!("belljar.toml: {}", says.join("\n")));
-                let rule = format!("{problem:?}");
-                rules.insert(rule.split([' ', '{']).next().unwrap().to_owned());
+                assert_eq!(message, format!("{name}: {}", says.join("\n")));
+                rules.insert(rule(problem));
             }
-            other => panic!("{}: {other}", path.display()),
+            other => panic!("{name}: {other}"),
         }
     }
     let expected = [
@@ -129,6 +140,54 @@ fn each_bad_file_says_what_is_wrong() {
         "AllowedFolder",
         "DockerHost",
         "DockerRuntime",
+        "Egress::CaBroken",
+        "Egress::CaEmpty",
+        "Egress::CaUnreadable",
+        "Egress::EmptyList",
+        "Egress::Format",
+        "Egress::FormatWithoutHeader",
+        "Egress::HeaderForbidden",
+        "Egress::HeaderName",
+        "Egress::HeaderTwice",
+        "Egress::Host",
+        "Egress::Injections",
+        "Egress::Method",
+        "Egress::Path",
+        "Egress::PlaceholderTwice",
+        "Egress::PlainWithSecret",
+        "Egress::PortTwice",
+        "Egress::ProfileName",
+        "Egress::Range",
+        "Egress::RangeBits",
+        "Egress::RangeWide",
+        "Egress::ResolveAddress",
+        "Egress::ResolveName",
+        "Egress::RuleScheme",
+        "Egress::RuleTail",
+        "Egress::RulesClash",
+        "Egress::SecretHostless",
+        "Egress::SecretName",
+        "Egress::SecretScheme",
+        "Egress::SecretUnknown",
+        "Egress::SecretUnreachable",
+        "Egress::SecretWildcard",
+        "Egress::SourceCommand",
+        "Egress::SourceFile",
+        "Egress::SourceVariable",
+        "Egress::Sources",
+        "Egress::TooMany",
+        "Egress::TtlWithoutCommand",
+        "Egress::TunnelNarrowed",
+        "Egress::TunnelPlain",
+        "Egress::TunnelWithSecret",
+        "Egress::Twice",
+        "Egress::User",
+        "Egress::Variable",
+        "Egress::VariableReserved",
+        "Egress::WildcardAddress",
+        "Egress::WildcardAll",
+        "Egress::WildcardPlace",
+        "Egress::WildcardSuffix",
         "LanguageClash",
         "LanguageCommand",
         "LanguageImage",
@@ -142,6 +201,15 @@ fn each_bad_file_says_what_is_wrong() {
         "SessionsFillAll",
     ];
     assert_eq!(rules, expected.map(str::to_owned).into());
+}
+
+/// The name of the rule that was broken.
+fn rule(problem: &Problem) -> String {
+    let first = |text: String| text.split([' ', '{']).next().unwrap().to_owned();
+    match problem {
+        Problem::Egress { problem, .. } => format!("Egress::{}", first(format!("{problem:?}"))),
+        other => first(format!("{other:?}")),
+    }
 }
 
 #[test]
@@ -174,6 +242,8 @@ fn an_operators_language_joins_the_built_in_ones_or_takes_a_place() {
     assert!(replaced.image("py").is_none());
     assert_eq!(replaced.images().len(), joined.images().len() - 1);
 }
+
+mod egress;
 
 mod example {
     use super::*;
