@@ -25,6 +25,8 @@ mod meter;
 mod prefixed;
 mod relay;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod upstream;
 mod vault;
 

@@ -6,8 +6,6 @@
 mod body;
 mod destination;
 mod headers;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
