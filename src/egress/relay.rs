@@ -20,7 +20,7 @@ use crate::config::Profile;
 /// The proxy of one run. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What every connection of one run needs.
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) vault: Vault,
     pub(super) authority: Authority,
     /// Made for the first request; see [`Self::upstream`].
-    upstream: OnceLock<Upstream>,
+    pub(super) upstream: OnceLock<Upstream>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
 }

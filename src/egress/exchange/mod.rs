@@ -127,6 +127,7 @@ async fn forward(
                 Plan::Redact(finder) => AnswerBody::Redacted {
                     body,
                     redactor: Some(finder),
+                    rest: Bytes::new(),
                 },
                 Plan::Block => return Err(denied(EgressDenial::Uninspectable)),
             }

@@ -51,17 +51,39 @@ async fn a_server_that_is_down_is_unreachable() {
 }
 
 #[tokio::test]
+async fn a_server_that_never_answers_is_given_up() {
+    let lab = Lab::new().await;
+    lab.impatient();
+    let (head, body) = whole(
+        lab.http1()
+            .await
+            .send_request(empty(lab.get("/never")))
+            .await,
+    )
+    .await;
+    assert_eq!(head.status, StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(reason(&body), "upstream_timeout");
+}
+
+#[tokio::test]
 async fn an_answer_that_is_cut_off_does_not_look_whole() {
     for identity in [Identity::Right, Identity::OldFashioned] {
         let lab = Lab::with(identity, |_| {}).await;
-        let answer = lab.http1().await.send_request(empty(lab.get("/cut"))).await;
-        assert!(answer.unwrap().into_body().collect().await.is_err());
-        let answer = lab
+        let one = lab.http1().await.send_request(empty(lab.get("/cut"))).await;
+        let two = lab
             .http2()
             .await
             .send_request(empty(lab.get2("/cut")))
             .await;
-        assert!(answer.unwrap().into_body().collect().await.is_err());
+        for answer in [one, two] {
+            let mut body = answer.unwrap().into_body();
+            assert_eq!(
+                body.frame().await.unwrap().unwrap().into_data().unwrap(),
+                "half"
+            );
+            lab.server.cut();
+            assert!(body.frame().await.unwrap().is_err());
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(in crate::egress) use server::{Identity, Server};
 
 use crate::{
     config::{Budget, CallerKind, HostPattern, Profile, Rule, SecretSpec, Uninspectable},
-    egress::{Decided, Relay, Unrecorded, Witness},
+    egress::{Decided, Relay, Unrecorded, Witness, upstream::Upstream},
     types::{Host, ProfileName},
 };
 
@@ -88,6 +88,13 @@ impl Lab {
         let relay = Arc::clone(&self.relay);
         tokio::spawn(async move { relay.serve(outside).await });
         inside
+    }
+
+    /// Has servers given up at once, before they could ever answer.
+    pub(in crate::egress) fn impatient(&self) {
+        let shared = &self.relay.shared;
+        let upstream = Upstream::with_patience(shared, std::time::Duration::ZERO);
+        shared.upstream.set(upstream).unwrap();
     }
 
     /// TLS through `CONNECT`, of which the program trusts the run's authority alone.

@@ -56,6 +56,15 @@ pub(in crate::egress) enum Identity {
     Plain,
 }
 
+/// What a test and the server tell each other.
+#[derive(Default)]
+struct Signals {
+    /// A request came that will never be answered.
+    asked: Notify,
+    /// An answer is to be cut off.
+    cut: Notify,
+}
+
 /// A server on loopback.
 pub(in crate::egress) struct Server {
     pub(in crate::egress) port: u16,
@@ -64,8 +73,7 @@ pub(in crate::egress) struct Server {
     identity: Identity,
     /// How many connections it had.
     connections: Arc<AtomicUsize>,
-    /// Told of each request that will never be answered.
-    asked: Arc<Notify>,
+    signals: Arc<Signals>,
     accepting: JoinHandle<()>,
 }
 
@@ -77,8 +85,8 @@ impl Server {
         let (trusted, tls) = certified(identity);
         let tls = (identity != Identity::Plain).then(|| TlsAcceptor::from(tls));
         let count = Arc::clone(&connections);
-        let asked = Arc::new(Notify::new());
-        let told = Arc::clone(&asked);
+        let signals = Arc::new(Signals::default());
+        let told = Arc::clone(&signals);
         let accepting = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -99,14 +107,19 @@ impl Server {
             trusted,
             identity,
             connections,
-            asked,
+            signals,
             accepting,
         }
     }
 
     /// Waits for a request that will never be answered.
     pub(in crate::egress) async fn asked(&self) {
-        self.asked.notified().await;
+        self.signals.asked.notified().await;
+    }
+
+    /// Cuts an answer off.
+    pub(in crate::egress) fn cut(&self) {
+        self.signals.cut.notify_one();
     }
 
     /// Stops listening.
@@ -171,14 +184,14 @@ fn certified(identity: Identity) -> (Vec<CertificateDer<'static>>, Arc<ServerCon
     (vec![trusted.into()], Arc::new(config))
 }
 
-async fn serve<T>(stream: T, http2: bool, told: Arc<Notify>)
+async fn serve<T>(stream: T, http2: bool, signals: Arc<Signals>)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let io = TokioIo::new(stream);
     let service = service_fn(|request| {
-        let told = Arc::clone(&told);
-        async move { Ok::<_, Infallible>(site(request, &told).await) }
+        let signals = Arc::clone(&signals);
+        async move { Ok::<_, Infallible>(site(request, &signals).await) }
     });
     // A relay that cuts a connection is no failure of the server's.
     let _ = if http2 {
@@ -191,7 +204,7 @@ where
 }
 
 /// What the server answers.
-async fn site(request: Request<Incoming>, told: &Notify) -> Response<SiteBody> {
+async fn site(request: Request<Incoming>, signals: &Arc<Signals>) -> Response<SiteBody> {
     let path = request.uri().path().to_owned();
     let credentials = request
         .headers()
@@ -222,16 +235,18 @@ async fn site(request: Request<Incoming>, told: &Notify) -> Response<SiteBody> {
         }
         "/endless" => streamed(stream::repeat(Bytes::from_static(&[b'x'; 16 * 1024])).map(Ok)),
         "/cut" => {
-            let pieces = [
-                Ok(Bytes::from_static(b"half")),
-                Err(io::Error::other("cut")),
-            ];
-            let mut answer = streamed(stream::iter(pieces));
+            let signals = Arc::clone(signals);
+            let half = stream::iter([Ok(Bytes::from_static(b"half"))]);
+            let end = stream::once(async move {
+                signals.cut.notified().await;
+                Err(io::Error::other("cut"))
+            });
+            let mut answer = streamed(half.chain(end));
             set(&mut answer, "content-length", "8");
             answer
         }
         "/never" => {
-            told.notify_one();
+            signals.asked.notify_one();
             std::future::pending().await
         }
         "/length" => text(&credentials.len().to_string()),

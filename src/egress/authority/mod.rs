@@ -4,6 +4,9 @@
 //! and are good for nothing outside of the one run whose programs trust them. It must never sign for a host that was
 //! not decided first.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     fmt::{self, Write as _},
@@ -150,6 +153,17 @@ impl Made {
     }
 
     fn server_config(&self, host: &Host) -> Result<ServerConfig, AuthorityError> {
+        let certified = CertifiedKey::new(vec![self.leaf(host)?], Arc::clone(&self.leaf_signer));
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+        Ok(config)
+    }
+
+    fn leaf(&self, host: &Host) -> Result<CertificateDer<'static>, AuthorityError> {
         let mut params = params("belljar")?;
         params.subject_alt_names = vec![match host {
             Host::Name(name) => SanType::DnsName(name.as_str().try_into().map_err(failed)?),
@@ -163,15 +177,7 @@ impl Made {
         let leaf = params
             .signed_by(&self.leaf_key, &self.issuer)
             .map_err(failed)?;
-        let certified = CertifiedKey::new(vec![leaf.into()], Arc::clone(&self.leaf_signer));
-
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(failed)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
-        Ok(config)
+        Ok(leaf.into())
     }
 }
 
