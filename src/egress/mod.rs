@@ -13,8 +13,12 @@
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
+mod client_hello;
 mod dial;
+#[cfg(test)]
+mod fixtures;
 mod front;
+mod gather;
 mod head;
 mod http;
 mod intercept;
@@ -23,6 +27,8 @@ mod meter;
 mod prefixed;
 mod relay;
 mod reply;
+mod socks;
+mod tunnel;
 mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};

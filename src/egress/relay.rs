@@ -38,10 +38,12 @@ impl Relay {
         witness: Arc<dyn Witness>,
     ) -> Result<Self, SecretError> {
         let vault = Vault::open(&profile).await?;
+        let stop = CancellationToken::new();
+        let ledger = Ledger::new(Arc::clone(&profile), witness, stop.clone());
         let shared = Shared {
-            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
+            ledger: Arc::new(ledger),
             vault,
-            stop: CancellationToken::new(),
+            stop,
             profile,
         };
         Ok(Self {
