@@ -37,6 +37,20 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// What a run under `profile` needs. Costs next to nothing: what is expensive is made when it is used.
+    pub(super) fn new(profile: Arc<Profile>, witness: Arc<dyn Witness>, vault: Vault) -> Self {
+        let stop = CancellationToken::new();
+        let ledger = Ledger::new(Arc::clone(&profile), witness, stop.clone());
+        Self {
+            ledger: Arc::new(ledger),
+            vault,
+            authority: Authority::new(&profile),
+            upstream: OnceLock::new(),
+            stop,
+            profile,
+        }
+    }
+
     /// The client that sends requests on.
     pub(super) fn upstream(self: &Arc<Self>) -> &Upstream {
         self.upstream.get_or_init(|| Upstream::new(self))
@@ -44,7 +58,7 @@ impl Shared {
 }
 
 impl Relay {
-    /// A proxy for one run under `profile`: mints its secrets and its certificate authority.
+    /// A proxy for one run under `profile`: mints its secrets.
     ///
     /// # Errors
     /// [`SecretError`] where a secret cannot be had.
@@ -53,14 +67,7 @@ impl Relay {
         witness: Arc<dyn Witness>,
     ) -> Result<Self, SecretError> {
         let vault = Vault::open(&profile).await?;
-        let shared = Shared {
-            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
-            vault,
-            authority: Authority::new(&profile),
-            upstream: OnceLock::new(),
-            stop: CancellationToken::new(),
-            profile,
-        };
+        let shared = Shared::new(profile, witness, vault);
         Ok(Self {
             shared: Arc::new(shared),
         })

@@ -6,7 +6,7 @@
 
 mod ask;
 mod denial;
-mod egress;
+pub mod egress;
 mod files;
 mod permit;
 mod plan;
