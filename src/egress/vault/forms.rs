@@ -42,10 +42,11 @@ pub(super) fn of(credential: &str) -> Vec<Form> {
     for engine in BASE64 {
         for inside in base64(&engine, raw) {
             // Base64 is itself escaped in URLs and by some in JSON, and a header that holds it may be encoded again.
-            forms.push(each(&inside, |byte, out| match byte {
-                b'+' | b'/' | b'=' => percent_escape(byte, out),
-                _ => out.push(byte),
-            }));
+            for kept in [b"-_".as_slice(), b""] {
+                forms.push(each(&inside, |byte, out| {
+                    percent_unless(byte, kept, out);
+                }));
+            }
             forms.push(each(&inside, |byte, out| match byte {
                 b'/' => out.extend(*b"\\/"),
                 _ => out.push(byte),
@@ -96,11 +97,19 @@ fn percent(raw: &[u8], forms: &mut Vec<Form>) {
         forms.push(each(raw, |byte, out| match byte {
             // Only forms keep a space, as a plus sign.
             b' ' if kept.contains(&b' ') => out.push(b'+'),
-            _ if byte.is_ascii_alphanumeric() || kept.contains(&byte) => out.push(byte),
-            _ => percent_escape(byte, out),
+            _ => percent_unless(byte, kept, out),
         }));
     }
     forms.push(each(raw, percent_escape));
+}
+
+/// Leaves alphanumerics and what is in `kept` as they are.
+fn percent_unless(byte: u8, kept: &[u8], out: &mut Vec<u8>) {
+    if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
+        out.push(byte);
+    } else {
+        percent_escape(byte, out);
+    }
 }
 
 fn percent_escape(byte: u8, out: &mut Vec<u8>) {

@@ -2,7 +2,8 @@
 //!
 //! An answer is redacted whichever host it comes from. What cannot be searched is never passed off as searched: the
 //! operator says what becomes of it. Nothing here holds a whole body, and what is held back between two pieces is
-//! shorter than the longest form of a credential.
+//! shorter than the longest form of a credential. A format that packs what it holds, such as an archive or an image, is
+//! searched as the bytes that it is.
 
 use std::{
     fmt,
