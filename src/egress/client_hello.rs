@@ -5,10 +5,7 @@
 
 use tokio_rustls::rustls::server::Acceptor;
 
-use crate::{
-    policy::EgressDenial,
-    types::Host,
-};
+use crate::{policy::EgressDenial, types::Host};
 
 /// The longest first message, in bytes as they come. Those of real clients have less than 4 KiB, with keys that resist
 /// quantum computers too. Stops a message without an end from filling the memory.
@@ -147,7 +144,9 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
 /// What stands behind its own length of `WIDTH` bytes.
 fn counted<'a, const WIDTH: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take(rest, WIDTH)?;
-    let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
     take(rest, length)
 }
 
@@ -280,7 +279,10 @@ pub(super) mod tests {
         for size in [1, 2, 3, 50, 500] {
             let bytes = in_records(&message(&body), size);
             assert_eq!(judged(&bytes, "x.org"), Ok(()), "{size}");
-            assert_eq!(judged(&bytes, "y.org"), Err(EgressDenial::ServerNameMismatch));
+            assert_eq!(
+                judged(&bytes, "y.org"),
+                Err(EgressDenial::ServerNameMismatch)
+            );
         }
     }
 

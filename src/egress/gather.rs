@@ -48,7 +48,5 @@ where
             }
         }
     };
-    timeout(ARRIVE, arriving)
-        .await
-        .unwrap_or(Err(Ended::Gone))
+    timeout(ARRIVE, arriving).await.unwrap_or(Err(Ended::Gone))
 }

@@ -155,8 +155,14 @@ mod tests {
     #[test]
     fn a_failure_is_no_denial() {
         for (failure, start) in [
-            (UpstreamFailure::Unreachable, "HTTP/1.1 502 belljar upstream_unreachable\r\n"),
-            (UpstreamFailure::Timeout, "HTTP/1.1 504 belljar upstream_timeout\r\n"),
+            (
+                UpstreamFailure::Unreachable,
+                "HTTP/1.1 502 belljar upstream_unreachable\r\n",
+            ),
+            (
+                UpstreamFailure::Timeout,
+                "HTTP/1.1 504 belljar upstream_timeout\r\n",
+            ),
         ] {
             let raw = String::from_utf8(Reply::failed(failure, None).raw()).unwrap();
             assert!(raw.starts_with(start), "{raw}");

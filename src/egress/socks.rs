@@ -140,7 +140,12 @@ pub fn request(bytes: &[u8]) -> Result<Option<(usize, Endpoint)>, Refusal> {
     let port = u16::from_be_bytes([port[0], port[1]]);
     let endpoint = match host {
         Ok(host) if port != 0 => Endpoint { host, port },
-        Ok(_) => return Err(no_address(EgressDenial::HostSyntax(HostError::Port), address)),
+        Ok(_) => {
+            return Err(no_address(
+                EgressDenial::HostSyntax(HostError::Port),
+                address,
+            ));
+        }
         Err(error) => return Err(no_address(EgressDenial::HostSyntax(error), address)),
     };
     Ok(Some((4 + before + length + 2, endpoint)))
@@ -183,7 +188,17 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_is_refused() {
-        for name in [&b""[..], b"a b", b"a\0.org", b"a@b", b"a%b", b"\xff.org", b"a..b", b"x.org:80", b"fe80::1%eth0"] {
+        for name in [
+            &b""[..],
+            b"a b",
+            b"a\0.org",
+            b"a@b",
+            b"a%b",
+            b"\xff.org",
+            b"a..b",
+            b"x.org:80",
+            b"fe80::1%eth0",
+        ] {
             assert_eq!(denied(&by_name(name, 443)), ("host_syntax", 8), "{name:?}");
         }
         assert_eq!(denied(&by_name(b"x.org", 0)), ("host_syntax", 8));

@@ -76,7 +76,8 @@ impl<'a> Head<'a> {
         let status = request
             .parse(bytes)
             .map_err(|_| EgressDenial::MalformedHead)?;
-        let (Some(method), Some(target), true) = (request.method, request.path, status.is_complete())
+        let (Some(method), Some(target), true) =
+            (request.method, request.path, status.is_complete())
         else {
             return Err(EgressDenial::MalformedHead);
         };
@@ -106,7 +107,10 @@ impl<'a> Head<'a> {
     pub fn parse_request(bytes: &'a [u8]) -> Result<Self, EgressDenial> {
         let head = Self::parse(bytes)?;
         let never = ["CONNECT", "TRACE"];
-        if never.iter().any(|never| head.method.eq_ignore_ascii_case(never)) {
+        if never
+            .iter()
+            .any(|never| head.method.eq_ignore_ascii_case(never))
+        {
             return Err(EgressDenial::ForbiddenMethod);
         }
         if head.host.is_none() {
@@ -134,7 +138,9 @@ impl<'a> Head<'a> {
                 self.length = Some(Length::Chunked);
             }
             "host" => {
-                let host = std::str::from_utf8(value).ok().filter(|host| !host.is_empty());
+                let host = std::str::from_utf8(value)
+                    .ok()
+                    .filter(|host| !host.is_empty());
                 if self.host.is_some() || host.is_none() {
                     return Err(EgressDenial::MalformedHead);
                 }
@@ -169,7 +175,11 @@ fn connection_options(value: &[u8]) -> Result<(), EgressDenial> {
 /// A number of digits alone: no sign, no list, no white space.
 fn decimal(value: &[u8]) -> Option<u64> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+    std::str::from_utf8(value)
+        .ok()
+        .filter(|_| digits)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -192,7 +202,12 @@ mod tests {
 
     #[test]
     fn a_plain_head_is_read() {
-        let bytes = of(&["POST /a?b HTTP/1.1", "Host: x.org", "Content-Length: 12", "Accept: */*"]);
+        let bytes = of(&[
+            "POST /a?b HTTP/1.1",
+            "Host: x.org",
+            "Content-Length: 12",
+            "Accept: */*",
+        ]);
         assert_eq!(
             Head::parse_request(&bytes),
             Ok(Head {
@@ -202,7 +217,12 @@ mod tests {
                 length: Some(Length::Bytes(12)),
             })
         );
-        let bytes = of(&["PUT / HTTP/1.1", "host: x.org", "transfer-encoding: Chunked", "Expect: 100-continue"]);
+        let bytes = of(&[
+            "PUT / HTTP/1.1",
+            "host: x.org",
+            "transfer-encoding: Chunked",
+            "Expect: 100-continue",
+        ]);
         assert_eq!(
             Head::parse_request(&bytes).unwrap().length,
             Some(Length::Chunked)
@@ -236,7 +256,11 @@ mod tests {
             let lines = [&["POST / HTTP/1.1", "Host: x.org"][..], headers].concat();
             let denial = refused(&lines);
             let odd = headers[0].contains('\u{b}');
-            let expected = if odd { EgressDenial::MalformedHead } else { EgressDenial::AmbiguousLength };
+            let expected = if odd {
+                EgressDenial::MalformedHead
+            } else {
+                EgressDenial::AmbiguousLength
+            };
             assert_eq!(denial, expected, "{headers:?}");
         }
     }
@@ -244,7 +268,11 @@ mod tests {
     #[test]
     fn chunks_in_http_1_0_are_refused() {
         assert_eq!(
-            refused(&["POST / HTTP/1.0", "Host: x.org", "Transfer-Encoding: chunked"]),
+            refused(&[
+                "POST / HTTP/1.0",
+                "Host: x.org",
+                "Transfer-Encoding: chunked"
+            ]),
             EgressDenial::AmbiguousLength
         );
     }
@@ -254,7 +282,12 @@ mod tests {
         for lines in [
             // A folded line, white space before a colon, no colon, a name with a space.
             &["GET / HTTP/1.1", "Host: x.org", "X: a", " b"][..],
-            &["GET / HTTP/1.1", "Host: x.org", "X: a", "\tTransfer-Encoding: chunked"],
+            &[
+                "GET / HTTP/1.1",
+                "Host: x.org",
+                "X: a",
+                "\tTransfer-Encoding: chunked",
+            ],
             &["GET / HTTP/1.1", " Host: x.org"],
             &["GET / HTTP/1.1", "Host : x.org"],
             &["GET / HTTP/1.1", "Host: x.org", "Content-Length : 5"],
@@ -282,7 +315,11 @@ mod tests {
             &["GET / HTTP/1.1", "Host: x.org", "host: y.org"],
             &["GET / HTTP/1.1", "Host:"],
             // A header that would end what frames the request.
-            &["GET / HTTP/1.1", "Host: x.org", "Connection: close, Content-Length"],
+            &[
+                "GET / HTTP/1.1",
+                "Host: x.org",
+                "Connection: close, Content-Length",
+            ],
             &["GET / HTTP/1.1", "Host: x.org", "Connection: host"],
             &["GET / HTTP/1.1", "Host: x.org", "Expect: 200-ok"],
         ] {
@@ -309,7 +346,11 @@ mod tests {
 
     #[test]
     fn connect_inside_and_trace_are_refused() {
-        for line in ["CONNECT y.org:443 HTTP/1.1", "TRACE / HTTP/1.1", "trace / HTTP/1.1"] {
+        for line in [
+            "CONNECT y.org:443 HTTP/1.1",
+            "TRACE / HTTP/1.1",
+            "trace / HTTP/1.1",
+        ] {
             assert_eq!(
                 refused(&[line, "Host: x.org"]),
                 EgressDenial::ForbiddenMethod,
@@ -330,7 +371,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_head_is_found_wherever_its_bytes_are_split() {
-        let bytes = [of(&["GET / HTTP/1.1", "Host: x.org"]), b"GET /next".to_vec()].concat();
+        let bytes = [
+            of(&["GET / HTTP/1.1", "Host: x.org"]),
+            b"GET /next".to_vec(),
+        ]
+        .concat();
         let length = bytes.len() - 9;
         for split in 0..length {
             assert_eq!(end(&bytes[..split], 0), Ok(None));
@@ -340,7 +385,15 @@ mod tests {
 
     #[test]
     fn what_can_be_no_head_is_refused_at_its_first_wrong_byte() {
-        for bytes in [&b"\r\n"[..], b"\n", b"\x16\x03", b" GET", b"GET /\n", b"GET /\rx", b"G\r\r"] {
+        for bytes in [
+            &b"\r\n"[..],
+            b"\n",
+            b"\x16\x03",
+            b" GET",
+            b"GET /\n",
+            b"GET /\rx",
+            b"G\r\r",
+        ] {
             assert_eq!(end(bytes, 0), Err(EgressDenial::MalformedHead), "{bytes:?}");
         }
     }
