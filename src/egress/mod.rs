@@ -13,8 +13,27 @@
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
+mod authority;
+mod client_hello;
+mod dial;
+mod exchange;
+#[cfg(test)]
+mod fixtures;
+mod front;
+mod gather;
+mod head;
+mod http;
+mod intercept;
 mod ledger;
+mod meter;
+mod prefixed;
 mod relay;
+mod reply;
+mod socks;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+mod upstream;
 mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};

@@ -1,59 +1,75 @@
 //! The proxy of one run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    authority::Authority,
+    front,
     ledger::{Ledger, Report, Witness},
-    vault::{SecretError, Vault},
+    upstream::Upstream,
+    vault::Vault,
 };
 use crate::config::Profile;
 
 /// The proxy of one run. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What every connection of one run needs.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) profile: Arc<Profile>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) vault: Vault,
-    pub(super) witness: Arc<dyn Witness>,
+    pub(super) authority: Authority,
+    /// Made for the first request; see [`Self::upstream`].
+    pub(super) upstream: OnceLock<Upstream>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
 }
 
-impl Relay {
-    /// A proxy for one run under `profile`: mints its secrets and its certificate authority.
-    ///
-    /// # Errors
-    /// [`SecretError`] where a secret cannot be had.
-    pub async fn open(
-        profile: Arc<Profile>,
-        witness: Arc<dyn Witness>,
-    ) -> Result<Self, SecretError> {
-        let vault = Vault::open(&profile).await?;
-        let shared = Shared {
-            ledger: Ledger::default(),
+impl Shared {
+    /// What a run under `profile` needs. Costs next to nothing: what is expensive is made when it is used.
+    pub(super) fn new(profile: Arc<Profile>, witness: Arc<dyn Witness>, vault: Vault) -> Self {
+        let stop = CancellationToken::new();
+        let ledger = Ledger::new(Arc::clone(&profile), witness, stop.clone());
+        Self {
+            ledger: Arc::new(ledger),
             vault,
-            witness,
-            stop: CancellationToken::new(),
+            authority: Authority::new(&profile),
+            upstream: OnceLock::new(),
+            stop,
             profile,
-        };
-        Ok(Self {
-            shared: Arc::new(shared),
-        })
+        }
+    }
+
+    /// The client that sends requests on.
+    pub(super) fn upstream(self: &Arc<Self>) -> &Upstream {
+        self.upstream.get_or_init(|| Upstream::new(self))
+    }
+}
+
+impl Relay {
+    /// A proxy for one run under `profile`, with the profile's secrets. Costs next to nothing.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>, vault: Vault, witness: Arc<dyn Witness>) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(profile, witness, vault)),
+        }
     }
 
     /// The certificates, as PEM, that programs inside have to trust beside the image's own.
     #[must_use]
     pub fn trust(&self) -> &[u8] {
-        b""
+        self.shared.authority.trust_pem()
     }
 
     /// The variables in which programs find their stand-ins for secrets.
@@ -67,8 +83,7 @@ impl Relay {
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let _ = (io, &self.shared.profile, &self.shared.witness);
-        self.shared.stop.cancelled().await;
+        front::serve(Arc::clone(&self.shared), io).await;
     }
 
     /// Ends every connection and lets no new one in.

@@ -6,7 +6,7 @@
 
 mod ask;
 mod denial;
-mod egress;
+pub mod egress;
 mod files;
 mod network;
 mod permit;
@@ -16,7 +16,8 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
-pub use egress::{EgressDenial, variables};
+
+pub use egress::{EgressDenial, Route, variables};
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
 pub use network::Network;
 pub use permit::{Launch, Permit, WarmUp};

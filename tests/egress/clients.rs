@@ -56,13 +56,23 @@ true
 "#;
     let ran = world.run("bash", "lab", code).await;
     let stdout = ran.ok();
-    for line in ["curl 200 1.1", "curl 200 2", "plain 200", "tunnel 200", "socks 200"] {
-        assert!(stdout.lines().any(|found| found == line), "{line}: {stdout}");
+    for line in [
+        "curl 200 1.1",
+        "curl 200 2",
+        "plain 200",
+        "tunnel 200",
+        "socks 200",
+    ] {
+        assert!(
+            stdout.lines().any(|found| found == line),
+            "{line}: {stdout}"
+        );
     }
     assert!(stdout.contains("403"), "{stdout}");
     let seen = world.upstream.seen();
     assert!(
-        seen.iter().any(|seen| seen.target.starts_with("/repository/info/refs")),
+        seen.iter()
+            .any(|seen| seen.target.starts_with("/repository/info/refs")),
         "{stdout}\n{seen:?}"
     );
     world.close().await;

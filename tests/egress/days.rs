@@ -51,7 +51,10 @@ except Exception as error:
         .await;
     let stdout = ran.ok();
     assert_eq!(reasons(&stdout)[0], "upstream_unreachable", "{stdout}");
-    assert!(stdout.lines().next().unwrap().starts_with("502 "), "{stdout}");
+    assert!(
+        stdout.lines().next().unwrap().starts_with("502 "),
+        "{stdout}"
+    );
     assert!(stdout.contains("cut:"), "{stdout}");
     assert!(ran.denied().is_empty(), "{stdout}");
     world.close().await;
@@ -59,7 +62,11 @@ except Exception as error:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_must_be_good() {
-    for bad in [Certificate::Expired, Certificate::WrongName, Certificate::SelfSigned] {
+    for bad in [
+        Certificate::Expired,
+        Certificate::WrongName,
+        Certificate::SelfSigned,
+    ] {
         let site = Site {
             certificate: bad,
             ..Site::named(&NAMES)
@@ -69,7 +76,11 @@ async fn a_certificate_must_be_good() {
             .python("lab", r#"fetch(f"https://files.lab.test:{TLS}/echo")"#)
             .await;
         let stdout = ran.ok();
-        assert_eq!(reasons(&stdout), ["upstream_certificate"], "{bad:?}: {stdout}");
+        assert_eq!(
+            reasons(&stdout),
+            ["upstream_certificate"],
+            "{bad:?}: {stdout}"
+        );
         assert!(world.upstream.seen().is_empty(), "{bad:?}");
         world.close().await;
     }
@@ -115,7 +126,9 @@ for _ in range(60):
     assert_eq!(ran.denied(), ["too_many_requests"], "{stdout}");
     assert!(ran.allowed() <= 20, "{stdout}");
     let told = world.recorded(&ran.id());
-    let denied = told.iter().filter(|line| line["decision"]["verdict"] == "deny");
+    let denied = told
+        .iter()
+        .filter(|line| line["decision"]["verdict"] == "deny");
     assert_eq!(denied.count(), 1, "{told:?}");
     world.close().await;
 }
@@ -164,14 +177,29 @@ os._exit(0)
     };
     let first = world.try_run(Some(&session), ask).await.unwrap();
     assert_eq!(first.sandbox.network, "lab");
-    assert!(first.stdout.shown.text().contains("200"), "{}", first.stdout.shown.text());
+    assert!(
+        first.stdout.shown.text().contains("200"),
+        "{}",
+        first.stdout.shown.text()
+    );
     // The next run of the session has a way out of its own, and what the first had is of no use.
     let again = belljar::policy::RunAsk {
         network: None,
-        ..world.ask("python", "lab", &format!("{}\nfetch(f\"https://files.lab.test:{{TLS}}/echo\")", crate::support::PRELUDE))
+        ..world.ask(
+            "python",
+            "lab",
+            &format!(
+                "{}\nfetch(f\"https://files.lab.test:{{TLS}}/echo\")",
+                crate::support::PRELUDE
+            ),
+        )
     };
     let second = world.try_run(Some(&session), again).await.unwrap();
-    assert!(second.stdout.shown.text().contains("200 "), "{}", second.stdout.shown.text());
+    assert!(
+        second.stdout.shown.text().contains("200 "),
+        "{}",
+        second.stdout.shown.text()
+    );
     assert_eq!(second.egress.allowed.len(), 1);
     world.close().await;
 }
@@ -213,7 +241,10 @@ except OSError: print("no names")
         )
         .await;
     let stdout = ran.ok();
-    assert!(stdout.starts_with("[]\n") && !stdout.contains("reached"), "{stdout}");
+    assert!(
+        stdout.starts_with("[]\n") && !stdout.contains("reached"),
+        "{stdout}"
+    );
     assert!(stdout.contains("no names"), "{stdout}");
     assert_eq!(world.upstream.connections(), 0);
     world.close().await;

@@ -54,10 +54,7 @@ fn files(path: &Path, into: &mut Vec<PathBuf>) {
 /// The forms in which a text gives the secret away.
 fn given_away(text: &str) -> Option<String> {
     let hex: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let percent: String = CANARY
-        .bytes()
-        .map(|byte| format!("%{byte:02X}"))
-        .collect();
+    let percent: String = CANARY.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let json = serde_json::to_string(CANARY).unwrap();
     let mut forms = vec![
         CANARY.to_owned(),
@@ -110,9 +107,17 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
     assert_eq!(to_api.len(), 8, "{seen:?}");
     let basic = format!("Basic {}", STANDARD.encode(format!("robot:{CANARY}")));
     for request in &to_api {
-        assert!(request.header("x-api-token").eq([&*format!("token {CANARY}")]), "{request:?}");
+        assert!(
+            request
+                .header("x-api-token")
+                .eq([&*format!("token {CANARY}")]),
+            "{request:?}"
+        );
         assert!(request.header("authorization").eq([&*basic]), "{request:?}");
-        assert!(!request.headers.iter().any(|(name, _)| name.contains('_')), "{request:?}");
+        assert!(
+            !request.headers.iter().any(|(name, _)| name.contains('_')),
+            "{request:?}"
+        );
     }
     let to_files: Vec<_> = seen
         .iter()
@@ -120,8 +125,16 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
         .collect();
     assert_eq!(to_files.len(), 8, "{seen:?}");
     for request in &to_files[..7] {
-        assert!(request.header("authorization").eq([&*format!("Bearer {CANARY}")]), "{request:?}");
-        assert!(request.header("x-api-token").next().is_none(), "{request:?}");
+        assert!(
+            request
+                .header("authorization")
+                .eq([&*format!("Bearer {CANARY}")]),
+            "{request:?}"
+        );
+        assert!(
+            request.header("x-api-token").next().is_none(),
+            "{request:?}"
+        );
     }
     let basic = format!("Basic {}", STANDARD.encode(format!("me:{CANARY}")));
     assert!(to_files[7].header("authorization").eq([&*basic]));
@@ -132,9 +145,11 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
     let names = ["token", "user", "stand-in"];
     let recorded = world.recorded(&ran.id());
     assert!(
-        names.iter().all(|name| recorded.iter().any(|line| line["egress"]["secrets"]
-            .as_array()
-            .is_some_and(|secrets| secrets.iter().any(|secret| secret == name)))),
+        names
+            .iter()
+            .all(|name| recorded.iter().any(|line| line["egress"]["secrets"]
+                .as_array()
+                .is_some_and(|secrets| secrets.iter().any(|secret| secret == name)))),
         "{recorded:?}"
     );
     // What is kept in the background is kept by the end of the server.
@@ -142,7 +157,10 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
     world.broker().stop().await;
     let mut kept = Vec::new();
     files(&state, &mut kept);
-    assert!(kept.iter().any(|file| file.starts_with(state.join("audit"))));
+    assert!(
+        kept.iter()
+            .any(|file| file.starts_with(state.join("audit")))
+    );
     for file in kept.iter().filter(|file| !file.ends_with("token")) {
         let text = String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned();
         assert_eq!(given_away(&text), None, "{}", file.display());
@@ -156,7 +174,10 @@ async fn a_secret_that_cannot_be_had_stops_the_run_and_names_the_command_alone()
     let ask = world.ask("python", "broken", "print('never')");
     let refusal = world.try_run(None, ask).await.unwrap_err();
     let message = refusal.message();
-    assert!(message.contains("broken") && message.contains("sh"), "{message}");
+    assert!(
+        message.contains("broken") && message.contains("sh"),
+        "{message}"
+    );
     assert!(!message.contains("said"), "{message}");
     assert!(!format!("{:?}", world.log()).contains("said"));
     assert!(world.upstream.seen().is_empty());

@@ -18,11 +18,21 @@ pub(super) struct Case {
 }
 
 const fn lab(name: &'static str, expect: Expect, program: &'static str) -> Case {
-    Case { name, network: "lab", expect, program }
+    Case {
+        name,
+        network: "lab",
+        expect,
+        program,
+    }
 }
 
 const fn nothing(name: &'static str, program: &'static str) -> Case {
-    Case { name, network: "nothing", expect: Denied("host_not_allowed"), program }
+    Case {
+        name,
+        network: "nothing",
+        expect: Denied("host_not_allowed"),
+        program,
+    }
 }
 
 #[rustfmt::skip] // A table: the head of each row is a line, its program follows.

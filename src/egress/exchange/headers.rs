@@ -1,0 +1,102 @@
+//! Which headers cross, and which belong to one connection only.
+
+use hyper::{
+    HeaderMap, Method, Response,
+    body::Body,
+    header::{
+        ALT_SVC, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue,
+        IF_RANGE, RANGE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+/// Headers that are about one connection (RFC 9110, 7.6.1). `Expect` is answered by the server of HTTP here.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    EXPECT,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("keep-alive"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+/// Headers for a proxy, and from one.
+const PROXY: &str = "proxy-";
+
+/// Leaves of a request what is for the server itself. Who it is for is said anew, from what was decided.
+pub(super) fn for_upstream<B: Body>(headers: &mut HeaderMap, body: &B, searched: bool) {
+    drop_hop_by_hop(headers);
+    headers.remove(HOST);
+    join_cookies(headers);
+    // The length is the one by which the body was read, not what else the head may say.
+    match body.size_hint().exact() {
+        Some(length) => {
+            if headers.remove(CONTENT_LENGTH).is_some() || length > 0 {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+        }
+        None => {
+            headers.remove(CONTENT_LENGTH);
+            // Said outright: else the body of a GET would be left out. HTTP/2 drops it again.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+    }
+    if searched {
+        // An answer in pieces may hide half of a secret in each.
+        headers.remove(RANGE);
+        headers.remove(IF_RANGE);
+    }
+}
+
+/// Leaves of an answer what is for the program. `Alt-Svc` would send it to protocols that do not exist here.
+pub(super) fn for_program(headers: &mut HeaderMap) {
+    drop_hop_by_hop(headers);
+    headers.remove(ALT_SVC);
+}
+
+/// Makes the length that an answer claims the one by which its body is read.
+pub(super) fn settle_length<B: Body>(answer: &mut Response<B>, method: &Method) {
+    // What has no body says how long it would be.
+    let bodiless = method == Method::HEAD || answer.status() == hyper::StatusCode::NOT_MODIFIED;
+    if bodiless {
+        return;
+    }
+    let exact = answer.body().size_hint().exact();
+    let headers = answer.headers_mut();
+    if headers.remove(CONTENT_LENGTH).is_some()
+        && let Some(length) = exact
+    {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&b| b == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .collect();
+    let proxy = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(PROXY))
+        .cloned()
+        .collect::<Vec<_>>();
+    for name in named.iter().chain(&proxy).chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// HTTP/2 may cut `Cookie` into several, which HTTP/1 must not see (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let pieces: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if pieces.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}

@@ -1,0 +1,153 @@
+//! One request and its answer, whatever way it came: where it goes, whether it may, what of it crosses.
+//!
+//! A request is written anew from what was decided; nothing of it is sent that was not looked at, and nothing of an
+//! answer goes inside that still holds one of the run's secrets. Bodies are never held whole.
+
+mod body;
+mod destination;
+mod headers;
+
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body as _, Bytes, Incoming},
+    http::uri::PathAndQuery,
+};
+
+pub(super) use body::{AnswerBody, Broken};
+use destination::Astray;
+pub(super) use destination::Way;
+
+use super::{
+    dial::{DialError, UpstreamFailure},
+    ledger::{Refused, RequestLine},
+    relay::Shared,
+    reply::Reply,
+    upstream::{self, RequestBody},
+    vault::Plan,
+};
+use crate::{policy::EgressDenial, types::Endpoint};
+
+/// Answers one request: with the server's answer, or with the reason why there is none.
+pub(super) async fn answer(
+    relay: &Arc<Shared>,
+    way: &Way,
+    request: Request<Incoming>,
+) -> Response<AnswerBody> {
+    let endpoint = match way.destination(&request) {
+        Ok(endpoint) => endpoint,
+        Err(astray) => return refuse(relay, way, &request, &astray),
+    };
+    match forward(relay, way, &endpoint, request).await {
+        Ok(answer) => answer,
+        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, Some(&endpoint))),
+        Err(DialError::Failed(failure)) => own(&Reply::failed(failure, Some(&endpoint))),
+    }
+}
+
+/// Records a request that goes nowhere, and says so.
+fn refuse(
+    relay: &Shared,
+    way: &Way,
+    request: &Request<Incoming>,
+    astray: &Astray,
+) -> Response<AnswerBody> {
+    let target = target(request);
+    let what = match &astray.target {
+        Ok(endpoint) => Refused::Request(RequestLine {
+            scheme: way.scheme(),
+            endpoint,
+            method: request.method().as_str(),
+            target: target.as_str(),
+        }),
+        Err(came) => Refused::Unparsed(came),
+    };
+    let denial = relay.ledger.denied(what, astray.denial);
+    own(&Reply::denied(denial, astray.target.as_ref().ok()))
+}
+
+async fn forward(
+    relay: &Arc<Shared>,
+    way: &Way,
+    endpoint: &Endpoint,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, DialError> {
+    let target = target(&request);
+    let (mut head, body) = request.into_parts();
+    let line = RequestLine {
+        scheme: way.scheme(),
+        endpoint,
+        method: head.method.as_str(),
+        target: target.as_str(),
+    };
+    let denied = |denial| DialError::Denied(relay.ledger.denied(Refused::Request(line), denial));
+    let redactor = relay.vault.redactor();
+
+    // First what the program may not send, so that it cannot name an injected header as one of the connection's.
+    headers::for_upstream(&mut head.headers, &body, redactor.is_some());
+    let secrets = relay
+        .vault
+        .prepare(endpoint, way.scheme(), &mut head.headers)
+        .await
+        .map_err(|error| {
+            tracing::warn!(%error, "a request was not sent");
+            DialError::Failed(UpstreamFailure::SecretUnavailable)
+        })?;
+    let uri = upstream::uri(way.scheme(), endpoint, target.clone())
+        .map_err(|_| denied(EgressDenial::MalformedHead))?;
+    relay
+        .ledger
+        .request(&line, secrets)
+        .map_err(DialError::Denied)?;
+
+    let mut request = Request::new(RequestBody::new(body));
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = head.headers;
+    let (mut answer, body) = relay.upstream().send(request).await?.into_parts();
+    if answer.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(DialError::Failed(UpstreamFailure::Protocol));
+    }
+
+    headers::for_program(&mut answer.headers);
+    let body = match &redactor {
+        None => AnswerBody::Passed {
+            body,
+            trailers: true,
+        },
+        Some(redactor) => {
+            let to_head = head.method == hyper::Method::HEAD;
+            match redactor.plan(&mut answer, to_head, relay.profile.uninspectable) {
+                Plan::Pass => AnswerBody::Passed {
+                    body,
+                    trailers: false,
+                },
+                Plan::Redact(finder) => AnswerBody::Redacted {
+                    body,
+                    redactor: Some(finder),
+                    rest: Bytes::new(),
+                },
+                Plan::Block => return Err(denied(EgressDenial::Uninspectable)),
+            }
+        }
+    };
+    // A response of its own: the server's reason phrase, which nobody searched, and its version stay behind.
+    let mut response = Response::new(body);
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    headers::settle_length(&mut response, &head.method);
+    Ok(response)
+}
+
+/// The path and query, as they will be sent.
+fn target(request: &Request<Incoming>) -> PathAndQuery {
+    let said = request.uri().path_and_query();
+    said.cloned()
+        .unwrap_or_else(|| PathAndQuery::from_static("/"))
+}
+
+fn own(reply: &Reply) -> Response<AnswerBody> {
+    reply.response().map(AnswerBody::Own)
+}
