@@ -16,7 +16,7 @@ BENCH ?=
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here test test-here test-all test-all-here lint desktops suite images accept bench bench-here docs toolchain
+.PHONY: help demo demo-here drill drill-here test test-here test-all test-all-here lint desktops suite images accept bench bench-here docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,6 +28,14 @@ demo-here: toolchain
 	$(CARGO) build --release --bins --example demo
 	$(BUILT)/belljar images build
 	$(BUILT)/examples/demo
+
+drill: ## A model obeys an order that stands in a table, and nothing gets out
+	@$(ENGINE) $(MAKE) --no-print-directory drill-here
+
+drill-here: toolchain
+	$(CARGO) build --release --bins --example exfiltration
+	$(BUILT)/belljar images build
+	$(BUILT)/examples/exfiltration
 
 test: ## The whole test suite, with lints and the builds for desktops
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here

@@ -318,3 +318,51 @@ npm install --silent --global --offline ./tiny-1.0.0.tgz; command -v tiny; tiny"
     );
     assert_eq!(found, "/workspace/.home/.local/bin/tiny\ntiny");
 }
+
+/// `images/javascript/proxy.js`: what node does not do by itself is done, and what a program chose stays.
+#[test]
+fn node_goes_through_the_proxy_that_variables_name() {
+    let program = include_str!("fixtures/javascript/led.js");
+    let script = format!("cat >led.js <<'END'\n{program}\nEND\nnode led.js");
+    let mut expected = vec![
+        "fetch: good.test /1",
+        "fetch: good.test /2",
+        "fetch: 403: belljar host_not_allowed",
+        "fetch: ERR_TLS_CERT_ALTNAME_INVALID:",
+        "fetch: EAI_AGAIN:",
+        "fetch: 127.0.0.1 /3",
+        "https: good.test /4",
+        "http: good.test /5",
+        "https: 403: belljar host_not_allowed",
+        "https: ERR_TLS_CERT_ALTNAME_INVALID:",
+        "https: ERR_TLS_CERT_ALTNAME_INVALID:",
+        "http: localhost /6",
+        "http to the proxy itself: 127.0.0.1 /7",
+        "an agent of its own: EAI_AGAIN:",
+        "a dispatcher of undici: good.test /8",
+    ];
+    // Connections to one server are used again.
+    expected.extend([
+        "seen: good.test:443",
+        "seen: good.test:80",
+        "seen: denied.test:443",
+        "seen: other.test:443",
+        "seen: good.test:443",
+        "seen: good.test:80",
+        "seen: denied.test:443",
+        "seen: other.test:443",
+        "seen: [::2]:443",
+    ]);
+    let found = run("javascript", &script);
+    let found: Vec<&str> = found.lines().map(str::trim_end).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn without_variables_node_is_left_alone() {
+    let script = r#"node --require=/usr/lib/belljar/proxy.js -e '
+        const known = Object.getOwnPropertySymbols(globalThis).includes(Symbol.for("undici.globalDispatcher.1"));
+        const own = Object.hasOwn(require("https").globalAgent, "createConnection");
+        console.log(known, own, Object.keys(require.cache).length);'"#;
+    assert_eq!(run("javascript", script), "false false 0");
+}

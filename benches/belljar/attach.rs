@@ -89,6 +89,15 @@ impl Attached {
         Ok(count)
     }
 
+    /// Reads up to the end and gives the text, which must not be longer than `most` bytes.
+    pub(crate) fn text(&mut self, most: usize) -> anyhow::Result<String> {
+        let mut seen = Vec::new();
+        while self.next(|bytes| seen.extend_from_slice(bytes))? {
+            ensure!(seen.len() <= most, "more output than {most} bytes");
+        }
+        String::from_utf8(seen).context("the output is no text")
+    }
+
     /// Reads until this text has come.
     pub(crate) fn expect(&mut self, text: &str) -> anyhow::Result<()> {
         let mut seen = String::new();

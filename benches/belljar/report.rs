@@ -102,6 +102,8 @@ pub(crate) enum Shown {
     Ms,
     /// In mebibytes.
     Mib,
+    /// In megabytes a second.
+    MbPerSecond,
 }
 
 /// Where a figure must lie.
@@ -155,8 +157,11 @@ impl Shown {
             // A ratio far below 1 is easier to read the other way round.
             Self::Times if value > 0.0 && value < 0.2 => format!("1/{:.1} ×", 1.0 / value),
             Self::Times => format!("{value:.2} ×"),
+            // What is told of less than a millisecond is told in its hundredths.
+            Self::Ms if value.abs() < 1.0 => format!("{value:.2} ms"),
             Self::Ms => format!("{value:.1} ms"),
             Self::Mib => format!("{value:.1} MiB"),
+            Self::MbPerSecond => format!("{value:.0} MB/s"),
         }
     }
 }

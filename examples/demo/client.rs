@@ -25,21 +25,28 @@ const CALL_DEADLINE: Duration = Duration::from_mins(2);
 /// A secret in the server's environment that no program in a sandbox may find.
 pub(crate) const CANARY: &str = "canary-2b1f6c0e";
 
+/// The configuration file, in the state directory.
+const CONFIG: &str = "belljar.toml";
+
+/// A command of belljar's about the server whose state is there.
+pub(crate) fn command(server: &Path, state: &Path) -> Command {
+    let mut command = Command::new(server);
+    command
+        .env("BELLJAR_CONFIG", state.join(CONFIG))
+        .env("BELLJAR_STATE_DIR", state)
+        .env("BELLJAR_LOG", "error");
+    command
+}
+
 /// A running server and the connection to it.
 pub(crate) struct Client(RunningService<RoleClient, ()>);
 
 impl Client {
-    /// Starts the server with its own state directory and with no configuration but the closed defaults.
-    pub(crate) async fn start(server: &Path, state: &Path) -> anyhow::Result<Self> {
-        let config = state.join("belljar.toml");
-        std::fs::write(&config, "").context("write an empty configuration")?;
-        let mut command = Command::new(server);
-        command
-            .arg("serve")
-            .env("BELLJAR_CONFIG", config)
-            .env("BELLJAR_STATE_DIR", state)
-            .env("BELLJAR_LOG", "error")
-            .env("DEMO_TOKEN", CANARY);
+    /// Starts the server with its own state directory and this configuration; an empty one is the closed defaults.
+    pub(crate) async fn start(server: &Path, state: &Path, config: &str) -> anyhow::Result<Self> {
+        std::fs::write(state.join(CONFIG), config).context("write the configuration")?;
+        let mut command = command(server, state);
+        command.arg("serve").env("DEMO_TOKEN", CANARY);
         let transport = TokioChildProcess::new(command).with_context(|| {
             format!(
                 "start {}: build it with `cargo build --release`",

@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let state = tempfile::tempdir().context("make a state directory")?;
     heading("A server is started, as a desktop client would start it");
     println!("  {} serve", server.display());
-    let client = Client::start(&server, state.path()).await?;
+    let client = Client::start(&server, state.path(), "").await?;
     println!("  it offers: {}", client.tools().await?.join(", "));
     let mut demo = Demo {
         client,

@@ -23,6 +23,7 @@ use tokio_util::compat::TokioAsyncReadCompatExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::beneath::Root;
+use crate::egress::Egress;
 use crate::files::Files;
 use crate::init::Stdio;
 use crate::pump::Writer;
@@ -43,6 +44,7 @@ const READ_BUFFER: usize = 64 * 1024;
 struct Guest {
     files: Files,
     runner: Runner,
+    egress: Egress,
     greeted: CancellationToken,
     stop: CancellationToken,
 }
@@ -52,10 +54,14 @@ pub(crate) async fn serve(stdio: Stdio, workspace: Root) -> io::Result<()> {
     let read = pipe::Receiver::from_owned_fd(stdio.read)?;
     let write = pipe::Sender::from_owned_fd(stdio.write)?;
     let io = tokio::io::join(BufReader::with_capacity(READ_BUFFER, read), write);
-    let (_opener, mut incoming, driver) = mux::connect(io.compat(), Side::Guest);
+    let (opener, gate, driver) = mux::connect(io.compat(), Side::Guest);
+    let mut incoming = gate
+        .open()
+        .ok_or_else(|| io::Error::other("the gate of a new connection is open"))?;
     let guest = Rc::new(Guest {
         files: Files::new(workspace),
         runner: Runner::default(),
+        egress: Egress::new(opener),
         greeted: CancellationToken::new(),
         stop: CancellationToken::new(),
     });
@@ -106,6 +112,7 @@ impl Guest {
             Request::Write(request) => self.write(request, reader, writer).await,
             Request::Read(request) => self.read(request, writer).await,
             Request::List(request) => self.list(request, writer).await,
+            Request::Egress(spec) => self.egress.serve(spec, reader, writer).await,
         }
     }
 

@@ -9,10 +9,11 @@
 //! One thread drives a tokio runtime. [`link`] accepts the streams that the server opens and serves
 //! each in a local task; [`run`] runs at most one program at a time,
 //! [`prefork`] has an interpreter wait for it, [`files`] writes and reads,
-//! [`walk`] lists. When the connection ends, PID 1 exits, and the kernel kills whatever is left in
+//! [`walk`] lists, and [`egress`] carries the programs' connections to the server. When the connection ends, PID 1 exits, and the kernel kills whatever is left in
 //! its pid namespace.
 
 mod beneath;
+mod egress;
 mod files;
 mod home;
 mod init;
@@ -23,6 +24,7 @@ mod pump;
 mod reap;
 mod run;
 mod spawn;
+mod trust;
 mod walk;
 
 use std::io::Write as _;

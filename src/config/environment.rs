@@ -56,6 +56,20 @@ impl Environment {
         Self::from_lookup(|name| std::env::var_os(name), std::env::home_dir())
     }
 
+    /// The variable that the operator named as the source of a secret; none where it is absent, empty or no text.
+    /// It is read when it is needed, so that no secret lies in memory without a run that uses it.
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "still the one place that reads the environment"
+    )]
+    pub fn secret(name: &str) -> Option<Secret> {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value
+            .and_then(|value| value.into_string().ok())
+            .map(Secret::new)
+    }
+
     /// Builds it from any source of variables.
     fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,

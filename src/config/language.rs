@@ -162,6 +162,7 @@ fn checked(raw: RawLanguage) -> Result<Image, Problem> {
         tag: raw.image,
         shm_mib,
         env: BTreeMap::new(),
+        egress_env: BTreeMap::new(),
         languages: vec![Language {
             name: language,
             aliases: raw.aliases,

@@ -1,31 +1,53 @@
 //! A connection to the outside, of which every byte is charged to the run's budget.
+//!
+//! What comes beyond the budget is never passed on, and nothing goes out beyond it but what other connections send at
+//! the same moment.
 
 use std::{
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::ledger::Ledger;
+use crate::{policy::EgressDenial, types::Endpoint};
 
-/// Charges what passes, and fails once the budget is used up: the error's source is the `EgressDenial`.
+/// Charges what passes, and fails once the budget is used up: [`denial_of`] tells that from other errors.
 #[derive(Debug)]
 pub(super) struct Metered<T> {
     io: T,
     ledger: Arc<Ledger>,
+    endpoint: Endpoint,
 }
 
 impl<T> Metered<T> {
-    pub(super) fn new(io: T, ledger: Arc<Ledger>) -> Self {
-        Self { io, ledger }
+    pub(super) fn new(io: T, ledger: Arc<Ledger>, endpoint: Endpoint) -> Self {
+        Self {
+            io,
+            ledger,
+            endpoint,
+        }
     }
 
-    pub(super) fn get_ref(&self) -> &T {
-        &self.io
+    /// How many of `wanted` bytes may go out.
+    fn room(&self, wanted: usize) -> io::Result<usize> {
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let room = self
+            .ledger
+            .room_to_send(&self.endpoint)
+            .map_err(io::Error::other)?;
+        Ok(usize::try_from(room).map_or(wanted, |room| room.min(wanted)))
     }
+}
+
+/// The denial behind an error of a metered connection, if it is one.
+pub(super) fn denial_of(error: &io::Error) -> Option<EgressDenial> {
+    error.get_ref()?.downcast_ref::<EgressDenial>().copied()
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
@@ -35,9 +57,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
-        Poll::Ready(self.ledger.received(read).map_err(io::Error::other))
+        if let Err(denial) = self.ledger.received(&self.endpoint, read) {
+            buf.set_filled(before);
+            return Poll::Ready(Err(io::Error::other(denial)));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -47,9 +73,30 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = std::task::ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
-        self.ledger.sent(written).map_err(io::Error::other)?;
+        let room = self.room(bytes.len())?;
+        let written = ready!(Pin::new(&mut self.io).poll_write(cx, &bytes[..room]))?;
+        self.ledger.sent(written);
         Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wanted = slices.iter().map(|slice| slice.len()).sum();
+        if self.room(wanted)? < wanted {
+            // The last bytes of the budget: one slice at a time, cut where it ends.
+            let first = slices.iter().find(|slice| !slice.is_empty());
+            return self.poll_write(cx, first.map_or(&[], |slice| slice));
+        }
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
+        self.ledger.sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -58,5 +105,75 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{
+        egress::{fixtures::Notes, ledger::Witness},
+        policy::egress::fixtures::{endpoint, profile},
+    };
+
+    fn metered(sent: u64, received: u64) -> (Metered<DuplexStream>, DuplexStream) {
+        let mut profile = profile(vec![]);
+        profile.budget.sent_bytes = sent;
+        profile.budget.received_bytes = received;
+        let witness: Arc<dyn Witness> = Arc::new(Notes::default());
+        let ledger = Ledger::new(Arc::new(profile), witness, CancellationToken::new());
+        let (near, far) = tokio::io::duplex(1 << 16);
+        (
+            Metered::new(near, Arc::new(ledger), endpoint("x.org:443")),
+            far,
+        )
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_ends_exactly_where_the_budget_does() {
+        let (mut near, mut far) = metered(10, 100);
+        let error = near.write_all(&[7; 30]).await.unwrap_err();
+        assert_eq!(denial_of(&error), Some(EgressDenial::TooMuchSent));
+        drop(near);
+        let mut got = [0; 30];
+        let mut length = 0;
+        loop {
+            match far.read(&mut got[length..]).await.unwrap() {
+                0 => break,
+                n => length += n,
+            }
+        }
+        assert_eq!(length, 10);
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_in_slices_ends_exactly_where_the_budget_does() {
+        let (mut near, mut far) = metered(10, 100);
+        let slices = [
+            IoSlice::new(b""),
+            IoSlice::new(b"123456"),
+            IoSlice::new(b"7890ab"),
+        ];
+        let first = near.write_vectored(&slices).await.unwrap();
+        let second = near.write_vectored(&slices[2..]).await.unwrap();
+        assert_eq!((first, second), (6, 4));
+        assert!(near.write_vectored(&slices).await.is_err());
+        let mut got = [0; 10];
+        far.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"1234567890");
+    }
+
+    #[tokio::test]
+    async fn what_comes_beyond_the_budget_is_not_passed_on() {
+        let (mut near, mut far) = metered(100, 10);
+        far.write_all(&[7; 10]).await.unwrap();
+        let mut got = [0; 10];
+        near.read_exact(&mut got).await.unwrap();
+        far.write_all(&[7; 1]).await.unwrap();
+        let error = near.read(&mut got).await.unwrap_err();
+        assert_eq!(denial_of(&error), Some(EgressDenial::TooMuchReceived));
     }
 }

@@ -15,9 +15,13 @@
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
 mod authority;
+mod client_hello;
 mod dial;
 mod exchange;
+#[cfg(test)]
+mod fixtures;
 mod front;
+mod gather;
 mod head;
 mod http;
 mod intercept;
@@ -28,6 +32,10 @@ mod prefixed;
 mod relay;
 mod reply;
 mod report;
+mod socks;
+#[cfg(test)]
+mod tests;
+mod tunnel;
 mod upstream;
 mod vault;
 

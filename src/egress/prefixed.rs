@@ -47,11 +47,46 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Prefixed<T> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_beginning_is_read_first_and_once() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let mut far = Prefixed::new(Bytes::from_static(b"begin"), far);
+        near.write_all(b"ning").await.unwrap();
+        let mut start = [0; 3];
+        far.read_exact(&mut start).await.unwrap();
+        let mut rest = [0; 6];
+        far.read_exact(&mut rest).await.unwrap();
+        assert_eq!((&start, &rest), (b"beg", b"inning"));
+        far.write_all(b"back").await.unwrap();
+        let mut back = [0; 4];
+        near.read_exact(&mut back).await.unwrap();
+        assert_eq!(&back, b"back");
     }
 }

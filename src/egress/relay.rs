@@ -13,14 +13,14 @@ use super::{
     front,
     ledger::{Ledger, Report, Witness},
     upstream::Upstream,
-    vault::{SecretError, Vault},
+    vault::Vault,
 };
 use crate::config::Profile;
 
 /// The proxy of one run. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What every connection of one run needs.
@@ -31,12 +31,26 @@ pub(super) struct Shared {
     pub(super) vault: Vault,
     pub(super) authority: Authority,
     /// Made for the first request; see [`Self::upstream`].
-    upstream: OnceLock<Upstream>,
+    pub(super) upstream: OnceLock<Upstream>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
 }
 
 impl Shared {
+    /// What a run under `profile` needs. Costs next to nothing: what is expensive is made when it is used.
+    pub(super) fn new(profile: Arc<Profile>, witness: Arc<dyn Witness>, vault: Vault) -> Self {
+        let stop = CancellationToken::new();
+        let ledger = Ledger::new(Arc::clone(&profile), witness, stop.clone());
+        Self {
+            ledger: Arc::new(ledger),
+            vault,
+            authority: Authority::new(&profile),
+            upstream: OnceLock::new(),
+            stop,
+            profile,
+        }
+    }
+
     /// The client that sends requests on.
     pub(super) fn upstream(self: &Arc<Self>) -> &Upstream {
         self.upstream.get_or_init(|| Upstream::new(self))
@@ -44,31 +58,12 @@ impl Shared {
 }
 
 impl Relay {
-    /// A proxy for one run under `profile`: mints its secrets and its certificate authority.
-    ///
-    /// # Errors
-    /// [`SecretError`] where a secret cannot be had.
-    pub async fn open(
-        profile: Arc<Profile>,
-        witness: Arc<dyn Witness>,
-    ) -> Result<Self, SecretError> {
-        let vault = Vault::open(&profile).await?;
-        let shared = Shared {
-            ledger: Arc::new(Ledger::new(Arc::clone(&profile), witness)),
-            vault,
-            authority: Authority::new(&profile),
-            upstream: OnceLock::new(),
-            stop: CancellationToken::new(),
-            profile,
-        };
-        Ok(Self {
-            shared: Arc::new(shared),
-        })
-    }
-
-    /// What its connections share, for whoever sends requests of their own.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// A proxy for one run under `profile`, with the profile's secrets. Costs next to nothing.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>, vault: Vault, witness: Arc<dyn Witness>) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(profile, witness, vault)),
+        }
     }
 
     /// The certificates, as PEM, that programs inside have to trust beside the image's own.

@@ -18,7 +18,7 @@ use super::{
     spec,
     swap::Swap,
     tether::{
-        FileStream, FromWarm, Listing, Run, Tether, TetherError,
+        Door, FileStream, FromWarm, Listing, Run, Tether, TetherError,
         message::{Entry, Hidden, RunSpec, WarmSpec},
     },
     verify,
@@ -151,6 +151,15 @@ impl Sandbox {
         hidden: Hidden,
     ) -> Result<Listing, TetherError> {
         self.tether.list(path, max_entries, hidden).await
+    }
+
+    /// Opens the way out for the programs inside; see [`Tether::open_egress`]. Who serves the connections decides what
+    /// they reach: the container itself has no network.
+    ///
+    /// # Errors
+    /// As [`Tether::open_egress`].
+    pub async fn open_egress(&self, trust: Vec<u8>) -> Result<Door, TetherError> {
+        self.tether.open_egress(trust).await
     }
 
     /// Resolves when the connection to the guest has ended, for whatever reason. Nothing but

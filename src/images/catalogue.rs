@@ -55,7 +55,7 @@ const FOLDERS: [Folder; 3] = [
         "preload-science.txt",
         "preload-standard.txt"
     ),
-    folder!("javascript", "warm.js"),
+    folder!("javascript", "proxy.js", "warm.js"),
     folder!("bash", "warm.sh"),
 ];
 
@@ -151,6 +151,9 @@ mod tests {
             assert_eq!(one.image.languages[0].name, one.image.name);
             assert!(one.image.language("bash").is_some(), "bash is in all");
         }
+        let javascript = &images[1].image;
+        assert!(javascript.egress_env["NODE_OPTIONS"].contains("proxy.js"));
+        assert!(!javascript.env.contains_key("NODE_OPTIONS"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Image {
     pub shm_mib: u32,
     /// Variables of every program in it.
     pub env: BTreeMap<String, String>,
+    /// Variables of every program in it where the run has egress, over [`Self::env`].
+    pub egress_env: BTreeMap<String, String>,
     /// What it runs; the first is its own.
     pub languages: Vec<Language>,
 }

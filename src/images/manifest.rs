@@ -206,6 +206,8 @@ struct RawManifest {
     shm_mib: u32,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    egress_env: BTreeMap<String, String>,
     language: Vec<RawLanguage>,
 }
 
@@ -287,6 +289,7 @@ pub(super) fn parse(image: &str, text: &str) -> Result<Manifest, ManifestError> 
         });
     }
     check_env(image, &raw.env)?;
+    check_env(image, &raw.egress_env)?;
     Ok(Manifest {
         summary: raw.summary,
         image: Image {
@@ -295,6 +298,7 @@ pub(super) fn parse(image: &str, text: &str) -> Result<Manifest, ManifestError> 
             tag: raw.tag,
             shm_mib: raw.shm_mib,
             env: raw.env,
+            egress_env: raw.egress_env,
         },
     })
 }
@@ -475,6 +479,8 @@ tag = "belljar/ruby:latest"
 summary = "Ruby"
 [env]
 A = "1"
+[egress_env]
+C = "3"
 [[language]]
 name = "ruby"
 aliases = ["rb"]
@@ -505,6 +511,7 @@ env = { B = "2" }
         let manifest = parse("ruby", GOOD).unwrap();
         assert_eq!(manifest.image.shm_mib, DEFAULT_SHM_MIB);
         assert_eq!(manifest.image.env["A"], "1");
+        assert_eq!(manifest.image.egress_env["C"], "3");
         assert_eq!(manifest.image.languages.len(), 2);
         assert_eq!(manifest.image.language("RB").unwrap().name, "ruby");
         assert_eq!(manifest.image.language("bash").unwrap().env["B"], "2");
@@ -556,6 +563,7 @@ env = { B = "2" }
             ("A = \"1\"", "\"A=\" = \"1\"", "Variable"),
             ("A = \"1\"", "LD_PRELOAD = \"/x.so\"", "Variable"),
             ("A = \"1\"", "A = \"a\\u0000b\"", "Variable"),
+            ("C = \"3\"", "LD_PRELOAD = \"/x.so\"", "Variable"),
             ("{ B = \"2\" }", "{ LD_AUDIT = \"/x.so\" }", "Variable"),
             (
                 "name = \"ruby\"\naliases",

@@ -6,7 +6,7 @@
 
 mod ask;
 mod denial;
-mod egress;
+pub mod egress;
 mod files;
 mod network;
 mod permit;
@@ -16,6 +16,7 @@ mod rules;
 
 pub use ask::{FileAsk, FileSource, RunAsk, SessionAsk, UploadAsk};
 pub use denial::{Denial, Quoted};
+
 pub use egress::{EgressDenial, Route, variables};
 pub use files::{MAX_FILES, MAX_INLINE_BYTES};
 pub use network::Network;

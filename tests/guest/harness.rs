@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use tokio::process::Child;
 
 pub(crate) const IMAGE: &str = "belljar/bash:latest";
+/// For programs that bash is no language for.
+pub(crate) const PYTHON: &str = "belljar/python:latest";
 
 /// A container whose PID 1 is the guest.
 pub(crate) struct Sandbox {
@@ -58,6 +60,10 @@ pub(crate) fn daemon_architecture() -> Architecture {
 }
 
 pub(crate) fn container(guest: &TempDir) -> tokio::process::Command {
+    container_of(guest, IMAGE)
+}
+
+fn container_of(guest: &TempDir, image: &str) -> tokio::process::Command {
     let mount = format!("{}:/.belljar:ro", guest.path().display());
     let mut command = tokio::process::Command::new("docker");
     command
@@ -79,7 +85,8 @@ pub(crate) fn container(guest: &TempDir) -> tokio::process::Command {
             "--tmpfs",
             "/workspace:exec,size=16m,uid=54040,gid=54040,mode=1777",
         ])
-        .args(["--volume", &mount, "--entrypoint", "/.belljar/init", IMAGE])
+        .args(["--tmpfs", "/tmp:size=16m,uid=54040,gid=54040,mode=1777"])
+        .args(["--volume", &mount, "--entrypoint", "/.belljar/init", image])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true);
@@ -88,8 +95,12 @@ pub(crate) fn container(guest: &TempDir) -> tokio::process::Command {
 
 impl Sandbox {
     pub(crate) async fn start() -> Self {
+        Self::of(IMAGE).await
+    }
+
+    pub(crate) async fn of(image: &str) -> Self {
         let guest = guest_file(daemon_architecture());
-        let mut client = container(&guest).spawn().unwrap();
+        let mut client = container_of(&guest, image).spawn().unwrap();
         let (read, write) = (client.stdout.take().unwrap(), client.stdin.take().unwrap());
         let tether = Tether::connect(read, write)
             .await

@@ -6,9 +6,12 @@
 //!
 //! # Theory of operation
 //! One byte stream (the container's standard input and output) carries a [`mux`]; the server opens
-//! one stream of it per request. On every stream travel frames: a kind, a length and a payload (see
+//! one stream of it per request. On each of these travel frames: a kind, a length and a payload (see
 //! [`frame`]). The first frame of a stream is a [`message::Request`]; what follows is described at
 //! each of its variants.
+//!
+//! While a [`message::Request::Egress`] lasts, the guest opens streams too: one for each connection that
+//! a program makes to its listener. They carry that connection's bytes both ways and no frames.
 
 pub mod frame;
 pub mod limits;
@@ -17,4 +20,4 @@ pub mod mux;
 
 /// The version of the messages. Server and guest are built together and compare it in the hello, so
 /// that a stale guest volume is found out instead of being misread.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;

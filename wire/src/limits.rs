@@ -23,17 +23,22 @@ pub const MAX_PATH: usize = 4096;
 /// collected from it, exhausts a stack or a quadratic algorithm.
 pub const MAX_DEPTH: usize = 64;
 
-/// Streams on one connection, both directions together. Stops a guest from opening streams until
-/// the server runs out of memory (yamux allows 512 unless told). No more than is of use: each stream
-/// is owed 256 KiB of [`MAX_WINDOWS`], and only what is left lets the window of a busy one grow.
-pub const MAX_STREAMS: usize = 32;
+/// Streams that the server opens at the same time, one for each request. Stops a server that leaks
+/// requests from filling the guest's memory, which it shares with the program.
+pub const MAX_OPEN: usize = 16;
 
-/// Streams that one side opens at the same time: half of them, so that a hostile peer's streams
-/// cannot use up the room that ours need without ending the connection.
-pub const MAX_OPEN: usize = MAX_STREAMS / 2;
+/// Streams that the guest opens at the same time, one for each connection of a program's that it
+/// carries. Stops a program, or a guest in its hands, from making the server hold connections until
+/// it runs out of memory or descriptors.
+pub const MAX_TUNNELS: usize = 32;
+
+/// Streams on one connection, both directions together. Stops either side from opening streams until
+/// the other runs out of memory (yamux allows 512 unless told). No more than is of use: each stream
+/// is owed 256 KiB of [`MAX_WINDOWS`], and only what is left lets the window of a busy one grow.
+pub const MAX_STREAMS: usize = MAX_OPEN + MAX_TUNNELS;
 
 /// Receive windows of one connection in all. Stops a guest from filling the server's memory with
-/// bytes that nobody reads yet (yamux allows 1 GiB unless told). Twice what the streams are owed: the
-/// first window is less than what is in flight on the way through the daemon, so that output at full
-/// speed would wait for every update of it.
-pub const MAX_WINDOWS: usize = 16 * 1024 * 1024;
+/// bytes that nobody reads yet (yamux allows 1 GiB unless told). 8 MiB more than the streams are owed,
+/// those included that have ended and are not yet forgotten: the first window is less than what is in
+/// flight on the way through the daemon, so that output at full speed would wait for every update of it.
+pub const MAX_WINDOWS: usize = 24 * 1024 * 1024;

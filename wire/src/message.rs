@@ -4,6 +4,8 @@
 //! names and errors are bounded by the frame and judged by the server. No message carries free text
 //! from the guest.
 
+use std::num::NonZeroU16;
+
 use serde::{Deserialize, Serialize};
 
 /// The first frame of every stream that the server opens.
@@ -29,6 +31,47 @@ pub enum Request {
     Read(ReadFile),
     /// Lists the workspace: the guest sends [`FromList`].
     List(ListDir),
+    /// Opens the way out: the guest listens on loopback for the programs' connections and opens a
+    /// stream for each, at most [`crate::limits::MAX_TUNNELS`] at a time. It answers with one
+    /// [`FromEgress`]; the server then sends [`ToEgress`]. The end of the stream closes the listener
+    /// and cuts every connection, and then the guest closes its side. One at a time.
+    Egress(EgressSpec),
+}
+
+/// The way out to open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressSpec {
+    /// Certificates, as PEM, that programs have to trust beside those of the image.
+    pub trust: Vec<u8>,
+}
+
+/// Where the guest listens, on 127.0.0.1, unless the port is taken: then on any other.
+pub const EGRESS_PORT: u16 = 3128;
+
+/// The file with the certificates that programs have to trust: the image's own and
+/// [`EgressSpec::trust`]. There while the way out is open.
+pub const TRUST_FILE: &str = "/tmp/.belljar/ca.pem";
+
+/// What the guest says on the stream of a [`Request::Egress`]; nothing follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromEgress {
+    /// It listens, and [`TRUST_FILE`] is there.
+    Open {
+        /// The port on 127.0.0.1.
+        port: NonZeroU16,
+    },
+    /// It does not.
+    Failed(GuestError),
+}
+
+/// What the server says on the stream of a [`Request::Egress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToEgress {
+    /// This stream of the guest's, by the multiplexer's number, is over at the server's end; another
+    /// may be opened in its place. The guest cannot know it otherwise: a reset has no answer, so that
+    /// one that opened a new stream for each that it had cut would seem to have too many, and a stream
+    /// whose one direction has ended looks the same when nobody listens to the other any more.
+    Over(u32),
 }
 
 /// The server's opening.

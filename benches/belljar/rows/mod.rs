@@ -1,6 +1,7 @@
 //! The rows of the table, one file for each group.
 
 mod cold;
+mod egress;
 mod files;
 mod fresh;
 mod idle;
@@ -90,6 +91,12 @@ pub(crate) const ROWS: &[Row] = &[
         title: "upload and fetch 100 MiB",
         rounds: 4,
         run: files::both_ways,
+    },
+    Row {
+        name: "egress",
+        title: "requests through an egress profile, passed through and intercepted",
+        rounds: 5,
+        run: egress::proxied,
     },
     Row {
         name: "idle",

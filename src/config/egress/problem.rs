@@ -197,7 +197,7 @@ pub enum EgressProblem {
     },
     /// Not one name.
     #[error(
-        "{found:?} is resolved to nothing: the key must be one host name, no wildcard, address or port"
+        "the key {found:?} is no host name: it must be one name, without wildcard, address or port"
     )]
     ResolveName {
         /// The key in the file.

@@ -218,6 +218,8 @@ fn is_plain_escape(after: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn shown(text: &str) -> Result<RawRule, EgressProblem> {
@@ -345,6 +347,35 @@ mod tests {
             ("/a%+1", None),
         ] {
             assert_eq!(path(text.to_owned()).ok(), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_rule_shows_as_what_is_read_as_the_same(
+            text in "(https?://)?(\\*\\.)?([a-zA-Z0-9-]{1,5}\\.){0,3}[a-zA-Z0-9]{1,5}\\.?(:[0-9]{1,5})?|[ -~]{0,12}",
+        ) {
+            if let Ok(rule) = target(&text, None) {
+                let RawRule::Text(shown) = rule.raw() else {
+                    panic!("{rule:?}");
+                };
+                prop_assert_eq!(target(&shown, None), Ok(rule));
+            }
+        }
+
+        #[test]
+        fn a_path_that_is_taken_is_plain(text in "/([a-c/.%*?#\\\\]|%[0-9a-fA-F]{2}){0,8}") {
+            if let Ok(pattern) = path(text.clone()) {
+                let shown = pattern.to_string();
+                prop_assert_eq!(&shown, &text);
+                let plain = shown.to_ascii_lowercase();
+                for part in ["..", "//", "%2f", "%5c", "%2e", "%00", "\\", "?", "#"] {
+                    let at = plain.find(part);
+                    // Two dots are plain within a longer segment.
+                    let within = part == ".." && plain.split('/').all(|it| it != "..");
+                    prop_assert!(at.is_none() || within, "{}", shown);
+                }
+            }
         }
     }
 }

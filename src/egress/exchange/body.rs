@@ -18,10 +18,13 @@ pub(in crate::egress) enum AnswerBody {
     Own(Full<Bytes>),
     /// As it comes, but for trailers where those are not to pass.
     Passed { body: Incoming, trailers: bool },
-    /// Without the run's secrets and without trailers. No redactor is left once the body has ended.
+    /// Without the run's secrets and without trailers.
     Redacted {
         body: Incoming,
+        /// None once the body has ended.
         redactor: Option<Box<BodyRedactor>>,
+        /// What came and was not searched yet.
+        rest: Bytes,
     },
 }
 
@@ -57,7 +60,11 @@ impl Body for AnswerBody {
                     Some(Err(error)) => Some(Err(error.into())),
                 })
             }
-            Self::Redacted { body, redactor } => poll_redacted(body, redactor, cx),
+            Self::Redacted {
+                body,
+                redactor,
+                rest,
+            } => poll_redacted(body, redactor, rest, cx),
         }
     }
 
@@ -81,23 +88,27 @@ impl Body for AnswerBody {
 fn poll_redacted(
     body: &mut Incoming,
     redactor: &mut Option<Box<BodyRedactor>>,
+    rest: &mut Bytes,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-    loop {
-        let Some(finder) = redactor else {
-            return Poll::Ready(None);
+    while let Some(finder) = redactor {
+        let searched = if rest.is_empty() {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    *rest = frame.into_data().unwrap_or_default();
+                    continue;
+                }
+                Some(Err(error)) => Err(error.into()),
+                None => match redactor.take() {
+                    Some(finder) => finder.finish().map_err(Broken::from),
+                    None => Ok(Bytes::new()),
+                },
+            }
+        } else {
+            let piece = rest.split_to(rest.len().min(BodyRedactor::MAX_PIECE));
+            finder.push(&piece).map_err(Broken::from)
         };
-        let piece = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => finder.push(&data).map_err(Broken::from),
-                Err(_trailers) => continue,
-            },
-            Some(Err(error)) => Err(error.into()),
-            None => redactor.take().map_or(Ok(Bytes::new()), |finder| {
-                finder.finish().map_err(Broken::from)
-            }),
-        };
-        match piece {
+        match searched {
             Ok(piece) if piece.is_empty() => {}
             Ok(piece) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
             Err(broken) => {
@@ -106,4 +117,5 @@ fn poll_redacted(
             }
         }
     }
+    Poll::Ready(None)
 }

@@ -6,8 +6,6 @@
 mod body;
 mod destination;
 mod headers;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 
@@ -129,6 +127,7 @@ async fn forward(
                 Plan::Redact(finder) => AnswerBody::Redacted {
                     body,
                     redactor: Some(finder),
+                    rest: Bytes::new(),
                 },
                 Plan::Block => return Err(denied(EgressDenial::Uninspectable)),
             }

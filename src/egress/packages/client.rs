@@ -187,7 +187,7 @@ impl Client {
             let profile = Arc::new(self.profile(url));
             Relay::new(profile, Vault::default(), Arc::clone(&self.witness))
         });
-        Arc::clone(relay.shared())
+        Arc::clone(&relay.shared)
     }
 
     fn relays(&self) -> std::sync::MutexGuard<'_, HashMap<(Scheme, Endpoint), Relay>> {

@@ -40,6 +40,11 @@ fn known(error: &(dyn Error + 'static)) -> Option<DialError> {
             _ => UpstreamFailure::Tls,
         }));
     }
+    if let Some(error) = error.downcast_ref::<hyper::Error>()
+        && error.is_parse()
+    {
+        return Some(DialError::Failed(UpstreamFailure::Protocol));
+    }
     let error = error.downcast_ref::<io::Error>()?;
     // The source of an `io::Error` is that of the error inside, not the error inside.
     if let Some(inner) = error.get_ref().and_then(|inner| known(inner)) {

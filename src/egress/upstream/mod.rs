@@ -58,7 +58,7 @@ impl Upstream {
         Self::with_patience(relay, RESPONSE_PATIENCE)
     }
 
-    fn with_patience(relay: &Arc<Shared>, patience: Duration) -> Self {
+    pub(super) fn with_patience(relay: &Arc<Shared>, patience: Duration) -> Self {
         let client = Client::builder(UntilStop(relay.stop.clone()))
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -3,8 +3,10 @@
 //! It speaks the protocol over an in-memory stream, keeps a workspace in a map, and takes the text
 //! of a "program" for a script of its own (see [`script`]), in which it can also be told to lie. Some
 //! paths make it lie as well: writing `lie/early`, `lie/stall` or `lie/path`, reading `lie/more` (once
-//! it is there), listing `lie`; and so do commands of an interpreter that is to wait (see `warm`). It must never be part of a sandbox: it runs nothing and isolates nothing.
+//! it is there), listing `lie`; and so do commands of an interpreter that is to wait (see `warm`) and certificates to trust (see
+//! `egress`). It must never be part of a sandbox: it runs nothing and isolates nothing.
 
+mod egress;
 mod run;
 pub mod script;
 #[cfg(test)]
@@ -23,11 +25,13 @@ use belljar_wire::message::{
     Entry, EntryKind, FromHello, FromList, FromWarm, GuestError, Hidden, ListDir, ReadEnd,
     ReadFile, Ready, Request, RunId, ToHello, WarmSpec, WriteFile,
 };
-use belljar_wire::mux::{self, Side};
+use belljar_wire::mux::{self, Opener, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};
 use tokio::io::DuplexStream;
 use tokio_util::compat::TokioAsyncReadCompatExt as _;
 use tokio_util::sync::CancellationToken;
+
+use egress::Egress;
 
 /// Bytes in flight in the stream in memory: about what a pipe holds.
 const PIPE: usize = 64 * 1024;
@@ -97,7 +101,7 @@ impl ScriptedGuest {
     pub fn start_as(uid: u32, greeting: Greeting) -> Self {
         let (io, far) = tokio::io::duplex(PIPE);
         let workspace = Workspace::default();
-        tokio::spawn(serve(far, Guest::new(uid, greeting, workspace.clone())));
+        tokio::spawn(serve(far, uid, greeting, workspace.clone()));
         Self { io, workspace }
     }
 }
@@ -114,10 +118,16 @@ struct Guest {
     waiting: Arc<AtomicBool>,
     /// Whether it says so of every run.
     always_warm: Arc<AtomicBool>,
+    opener: Opener,
+    egress: Egress,
 }
 
-async fn serve(io: DuplexStream, guest: Guest) {
-    let (opener, mut incoming, driver) = mux::connect(io.compat(), Side::Guest);
+async fn serve(io: DuplexStream, uid: u32, greeting: Greeting, workspace: Workspace) {
+    let (opener, gate, driver) = mux::connect(io.compat(), Side::Guest);
+    let Some(mut incoming) = gate.open() else {
+        return;
+    };
+    let guest = Guest::new(uid, greeting, workspace, opener.clone());
     let vanish = guest.vanish.clone();
     if guest.greeting == Greeting::OpensStream {
         tokio::spawn(async move {
@@ -142,7 +152,7 @@ async fn serve(io: DuplexStream, guest: Guest) {
 }
 
 impl Guest {
-    fn new(uid: u32, greeting: Greeting, workspace: Workspace) -> Self {
+    fn new(uid: u32, greeting: Greeting, workspace: Workspace, opener: Opener) -> Self {
         Self {
             uid,
             greeting,
@@ -152,6 +162,8 @@ impl Guest {
             full: Arc::default(),
             waiting: Arc::default(),
             always_warm: Arc::default(),
+            opener,
+            egress: Egress::default(),
         }
     }
 
@@ -181,6 +193,7 @@ impl Guest {
             }
             Request::Read(request) => self.read(&request, writer).await,
             Request::List(request) => self.list(&request, writer).await,
+            Request::Egress(spec) => self.open_egress(spec, reader, writer).await,
         }
     }
 

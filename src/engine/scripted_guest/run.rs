@@ -170,6 +170,16 @@ impl Script<'_> {
                     };
                     self.writer.send_bytes(kind, &bytes).await?;
                 }
+                Step::Dial(bytes) => self.guest.dial(bytes, &mut self.writer).await?,
+                Step::Knock => self.guest.knock(&mut self.writer).await?,
+                Step::Trust => match self.guest.egress.trust() {
+                    Some(trust) => self.writer.send_bytes(Kind::Stdout, &trust).await?,
+                    None => {
+                        self.writer
+                            .send_bytes(Kind::Stderr, b"no such file\n")
+                            .await?;
+                    }
+                },
                 Step::Sleep(time) => tokio::time::sleep(*time).await,
                 Step::Hang => std::future::pending().await,
                 Step::Exit(code) => return Ok(End::Status(ExitStatus::Code(*code))),
@@ -289,6 +299,7 @@ impl Script<'_> {
                 self.guest.vanish.cancel();
                 Ok(())
             }
+            Lie::Streams => self.guest.flood_streams().await,
             Lie::Stubborn => std::future::pending().await,
         }
     }

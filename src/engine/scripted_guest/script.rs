@@ -14,6 +14,9 @@
 //! | `touch PATH` | has a file that is there reported as changed |
 //! | `fill` | fills the workspace: no file can be written from outside any more |
 //! | `show PATH` | writes a file's content to standard output |
+//! | `dial TEXT` | connects to the way out, sends the text (with `\r`, `\n`, `\\` and `\xHH`), and writes what comes back to standard output; a refusal or a reset is said on standard error |
+//! | `knock` | opens a stream whether there is a way out or not, and writes `cut`, `ended` or `answered` to standard output |
+//! | `trust` | writes the certificates to trust to standard output |
 //! | `sleep MS`, `hang` | waits; a kill and the deadline end it |
 //! | `exit N`, `signal N` | ends the program |
 //! | `oom` | ends it like the kernel's out-of-memory killer |
@@ -44,6 +47,12 @@ pub enum Step {
     Fill,
     /// `show PATH`.
     Show(Vec<u8>),
+    /// `dial TEXT`.
+    Dial(Vec<u8>),
+    /// `knock`.
+    Knock,
+    /// `trust`.
+    Trust,
     /// `sleep MS`.
     Sleep(Duration),
     /// `hang`.
@@ -77,6 +86,8 @@ pub enum Lie {
     Reset,
     /// `vanish`: drops the connection.
     Vanish,
+    /// `streams`: opens streams and cuts them, without end.
+    Streams,
     /// `stubborn`: hangs, and heeds neither kill nor deadline.
     Stubborn,
 }
@@ -111,6 +122,9 @@ fn parse_line(line: &str) -> Option<Step> {
         "touch" => Step::Touch(rest.trim().into()),
         "fill" => Step::Fill,
         "show" => Step::Show(rest.trim().into()),
+        "dial" => Step::Dial(unescape(rest)?),
+        "knock" => Step::Knock,
+        "trust" => Step::Trust,
         "sleep" => Step::Sleep(Duration::from_millis(rest.trim().parse().ok()?)),
         "hang" => Step::Hang,
         "exit" => Step::Exit(rest.trim().parse().ok()?),
@@ -131,6 +145,7 @@ fn lie(kind: &str) -> Option<Lie> {
         "count" => Lie::Count,
         "reset" => Lie::Reset,
         "vanish" => Lie::Vanish,
+        "streams" => Lie::Streams,
         "stubborn" => Lie::Stubborn,
         _ => return None,
     })
@@ -145,4 +160,24 @@ fn hex(text: &str) -> Option<Vec<u8>> {
         .chunks(2)
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect()
+}
+
+/// The bytes of a text with escapes.
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let (byte, length) = match escaped.as_bytes().first()? {
+            b'r' => (b'\r', 1),
+            b'n' => (b'\n', 1),
+            b'\\' => (b'\\', 1),
+            b'x' => (*hex(escaped.get(1..3)?)?.first()?, 3),
+            _ => return None,
+        };
+        bytes.push(byte);
+        rest = escaped.get(length..)?;
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Some(bytes)
 }

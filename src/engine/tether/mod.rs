@@ -9,9 +9,11 @@
 //! Both end with the [`Tether`], and the end of either, a panic included, is the end of the
 //! connection: every stream sees its end and [`Tether::lost`] resolves. Each request opens a stream
 //! of its own; dropping what a request returned (a [`Run`], a [`FileStream`]) resets that stream,
-//! which ends the work inside.
+//! which ends the work inside. While there is a [`Door`], the guest opens streams too, one for each
+//! connection of a program's.
 
 mod check;
+mod egress;
 mod files;
 mod hello;
 mod run;
@@ -25,7 +27,7 @@ use std::time::Duration;
 use belljar_wire::frame::{Frame, FrameError, FrameReader, FrameWriter};
 use belljar_wire::limits::{MAX_REPLY, MAX_REQUEST};
 use belljar_wire::message::{GuestError, Ready, Request, RunId};
-use belljar_wire::mux::{self, MuxError, Opener, Side};
+use belljar_wire::mux::{self, Gate, MuxError, Opener, Side};
 use futures_util::io::{AsyncReadExt as _, ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -35,6 +37,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use belljar_wire::message;
 pub use belljar_wire::message::FromWarm;
+pub use egress::{Connection, Door};
 pub use files::{FileStream, Listing};
 pub use run::{Killer, Run, RunEvent};
 pub use warm::WARM_DEADLINE;
@@ -51,6 +54,8 @@ pub const STALL_DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Tether {
     link: Link,
+    /// Lets the guest's streams in, while there is a [`Door`].
+    gate: Gate,
     ready: Ready,
     runs: AtomicU64,
     probes: mpsc::Sender<hello::Probe>,
@@ -118,7 +123,7 @@ impl Tether {
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<Self, TetherError> {
         let io = tokio::io::join(read, write).compat();
-        let (opener, _never, driver) = mux::connect(io, Side::Server);
+        let (opener, gate, driver) = mux::connect(io, Side::Server);
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
         let stop = ended.clone();
@@ -141,6 +146,7 @@ impl Tether {
         tokio::spawn(hello::keep_alive(hello, asked, now));
         Ok(Self {
             link,
+            gate,
             ready,
             runs: AtomicU64::new(1),
             probes,

@@ -17,7 +17,7 @@ async fn connect(greeting: Greeting) -> Result<(Tether, Workspace), TetherError>
         .map(|tether| (tether, guest.workspace))
 }
 
-async fn tether() -> (Tether, Workspace) {
+pub(super) async fn tether() -> (Tether, Workspace) {
     connect(Greeting::Proper).await.unwrap()
 }
 
@@ -63,9 +63,9 @@ fn spec(script: &str) -> RunSpec {
 
 /// Everything that a run said.
 #[derive(Debug, Default)]
-struct Said {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
+pub(super) struct Said {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
     files: Vec<Vec<u8>>,
     exit: Option<message::Exit>,
 }
@@ -84,7 +84,7 @@ async fn hear(run: &mut Run) -> Result<Said, TetherError> {
     Ok(said)
 }
 
-async fn run(tether: &Tether, script: &str) -> Result<Said, TetherError> {
+pub(super) async fn run(tether: &Tether, script: &str) -> Result<Said, TetherError> {
     hear(&mut tether.run(spec(script), None).await?).await
 }
 

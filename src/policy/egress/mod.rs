@@ -3,11 +3,17 @@
 //! A connection is decided before anything is resolved, an address before it is dialled, a request before a byte of
 //! it is sent. Nothing here resolves, dials or reads a clock, and what no rule allows is denied.
 
+mod address;
+mod decide;
 mod denial;
-mod route;
+#[cfg(test)]
+pub mod fixtures;
+mod target;
 mod variables;
 
+pub use address::address;
+pub use decide::{Route, connection, request};
 pub use denial::EgressDenial;
-pub use route::Route;
+pub use target::canonical_target;
 pub(super) use variables::names as variable_names;
 pub use variables::variables;

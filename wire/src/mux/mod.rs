@@ -1,9 +1,12 @@
 //! The multiplexer over the one byte stream of a tether: yamux, with bounds.
 //!
-//! [`connect`] gives an [`Opener`], a receiver of [`Incoming`] streams and a [`Driver`], a future
-//! that must be polled for anything to move and whose end is the end of every stream. Nothing here
-//! spawns a task, so that the guest can run it without a thread and the server can tie it to a
-//! connection's life.
+//! [`connect`] gives an [`Opener`], a [`Gate`] for the streams of the other side and a [`Driver`], a
+//! future that must be polled for anything to move and whose end is the end of every stream. Nothing
+//! here spawns a task, so that the guest can run it without a thread and the server can tie it to a
+//! connection's life. A stream that the other side opens where none may be ends the connection.
+
+mod gate;
+mod tunnel;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,23 +18,55 @@ use futures_util::StreamExt as _;
 use futures_util::io::{AsyncRead, AsyncWrite, BufWriter};
 use yamux::{Connection, ConnectionError, Mode};
 
-use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_WINDOWS};
+use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_TUNNELS, MAX_WINDOWS};
+
+use gate::Admission;
+pub use gate::{Gate, Incoming};
+pub use tunnel::Tunnel;
 
 /// One frame of ours and its header go out as one frame of the multiplexer.
 const SPLIT: usize = MAX_DATA + 16;
 /// Holds one such frame with the multiplexer's header, so that it becomes one system call.
 const WRITE_BUFFER: usize = SPLIT + 64;
 
+/// Streams that have ended here and that the multiplexer has not forgotten yet, because their last
+/// frames wait to be sent. Stops a connection from being given up where streams follow one another
+/// quickly.
+const MAX_LINGERING: usize = 16;
+/// What the multiplexer may know of at a time.
+const MAX_KNOWN: usize = MAX_STREAMS + MAX_LINGERING;
+/// What the windows of busy streams may grow by, all together.
+const GROWTH: usize = 8 * 1024 * 1024;
+
 // Without room beyond what each stream is owed, no window ever grows.
-const _: () = assert!(MAX_WINDOWS >= 2 * MAX_STREAMS * yamux::DEFAULT_CREDIT as usize);
+const _: () = assert!(MAX_WINDOWS >= MAX_KNOWN * yamux::DEFAULT_CREDIT as usize + GROWTH);
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// belljar's server: opens streams, and for now refuses the guest's.
+    /// belljar's server: opens a stream for each request.
     Server,
-    /// The guest in the container: accepts streams.
+    /// The guest in the container: opens a stream for each connection that it carries.
     Guest,
+}
+
+impl Side {
+    /// The most streams that this side opens at a time.
+    fn most_opened(self) -> usize {
+        match self {
+            Self::Server => MAX_OPEN,
+            Self::Guest => MAX_TUNNELS,
+        }
+    }
+
+    /// The most streams of the other side that may be alive here. The guest trusts the server, and
+    /// has a stream for a moment longer than the server has; what the multiplexer bears is enough.
+    fn most_admitted(self) -> usize {
+        match self {
+            Self::Server => MAX_TUNNELS,
+            Self::Guest => MAX_KNOWN,
+        }
+    }
 }
 
 /// Why a connection ended.
@@ -40,11 +75,11 @@ pub enum MuxError {
     /// The other side closed it, or it is closed already.
     #[error("connection closed")]
     Closed,
-    /// More streams at once than [`MAX_OPEN`].
+    /// More streams at once than the side that opens them may have: [`MAX_OPEN`] or [`MAX_TUNNELS`].
     #[error("too many streams at once")]
     TooManyStreams,
-    /// The guest opened a stream, which it never may.
-    #[error("the guest opened a stream")]
+    /// The other side opened a stream where it may not.
+    #[error("a stream was opened where none may be")]
     UnexpectedStream,
     /// What arrived is not the protocol, or the byte stream failed.
     #[error("connection broken")]
@@ -55,8 +90,16 @@ pub enum MuxError {
 #[derive(Debug)]
 pub struct Stream {
     inner: yamux::Stream,
-    /// Counts towards [`MAX_OPEN`] while the stream lives.
+    /// Counts towards the bound of its kind while the stream lives.
     _permit: Arc<()>,
+}
+
+impl Stream {
+    /// The stream for plain bytes.
+    #[must_use]
+    pub fn into_tunnel(self) -> Tunnel {
+        Tunnel::new(self)
+    }
 }
 
 impl AsyncRead for Stream {
@@ -115,19 +158,6 @@ impl Opener {
     }
 }
 
-/// The streams that the other side opens. Ends with the connection.
-#[derive(Debug)]
-pub struct Incoming {
-    streams: mpsc::UnboundedReceiver<Stream>,
-}
-
-impl Incoming {
-    /// The next stream; `None` once the connection has ended.
-    pub async fn next(&mut self) -> Option<Stream> {
-        self.streams.next().await
-    }
-}
-
 /// Moves the connection. Its result says how it ended.
 #[must_use = "nothing moves unless the driver is polled"]
 #[derive(Debug)]
@@ -136,19 +166,19 @@ pub struct Driver<T> {
     side: Side,
     requests: mpsc::UnboundedReceiver<OpenReply>,
     waiting: Option<OpenReply>,
-    incoming: mpsc::UnboundedSender<Stream>,
+    admission: Admission,
     permits: Arc<()>,
 }
 
 /// Starts the multiplexer on a byte stream. The streams in flight are bounded by
 /// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`]. Small reads of `io` must be cheap, since the
 /// multiplexer reads each of its headers alone: whoever made `io` knows whether it needs a buffer.
-pub fn connect<T>(io: T, side: Side) -> (Opener, Incoming, Driver<T>)
+pub fn connect<T>(io: T, side: Side) -> (Opener, Gate, Driver<T>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut config = yamux::Config::default();
-    config.set_max_num_streams(MAX_STREAMS);
+    config.set_max_num_streams(MAX_KNOWN);
     config.set_max_connection_receive_window(Some(MAX_WINDOWS));
     config.set_split_send_size(SPLIT);
     let mode = match side {
@@ -157,16 +187,17 @@ where
     };
     let buffered = BufWriter::with_capacity(WRITE_BUFFER, io);
     let (open, requests) = mpsc::unbounded();
-    let (incoming, streams) = mpsc::unbounded();
+    let admission = Admission::default();
+    let gate = admission.gate();
     let driver = Driver {
         connection: Connection::new(buffered, config, mode),
         side,
         requests,
         waiting: None,
-        incoming,
+        admission,
         permits: Arc::new(()),
     };
-    (Opener { requests: open }, Incoming { streams }, driver)
+    (Opener { requests: open }, gate, driver)
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
@@ -182,7 +213,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             if reply.is_canceled() {
                 continue;
             }
-            if Arc::strong_count(&self.permits) > MAX_OPEN {
+            if Arc::strong_count(&self.permits) > self.side.most_opened() {
                 let _ = reply.send(Err(MuxError::TooManyStreams));
                 continue;
             }
@@ -211,17 +242,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Driver<T> {
         loop {
             self.poll_open(context)?;
             match self.connection.poll_next_inbound(context) {
-                Poll::Ready(Some(Ok(inner))) => match self.side {
-                    Side::Server => return Poll::Ready(Err(MuxError::UnexpectedStream)),
-                    Side::Guest => {
-                        let stream = Stream {
-                            inner,
-                            _permit: Arc::new(()),
-                        };
-                        // Nobody takes streams any more: dropping it resets it.
-                        drop(self.incoming.unbounded_send(stream));
-                    }
-                },
+                Poll::Ready(Some(Ok(inner))) => {
+                    self.admission.admit(inner, self.side.most_admitted())?;
+                }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
                 Poll::Pending => return Poll::Pending,

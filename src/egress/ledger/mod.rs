@@ -1,0 +1,428 @@
+//! Every decision of one run: asked of the policy, held to the budget, recorded, counted, in this order.
+//!
+//! Nothing is dialled or sent but with a decision from here.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{Profile, Scheme},
+    policy::{self, EgressDenial, Route},
+    types::{Endpoint, visible},
+};
+
+/// The most hosts in a report, allowed and denied each; the rest is counted in one line. Stops a program that tries
+/// ever new names from filling its own result.
+pub const MAX_REPORTED: usize = 64;
+/// The most characters shown of a target that could not be parsed. Stops it from bringing a text into the record.
+const MAX_UNPARSED_CHARS: usize = 80;
+
+/// One decision, as it goes into the record. Nothing in it is a secret.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The method, in the form in which it is sent; none for a connection as such.
+    pub method: Option<String>,
+    /// How the server is spoken to; none for a tunnel.
+    pub scheme: Option<Scheme>,
+    /// The canonical host; where it is none, what came, escaped and cut.
+    pub host: String,
+    /// The port; 0 where there was none.
+    pub port: u16,
+    /// The canonical path and query; none for a connection.
+    pub target: Option<String>,
+    /// The vetted address, once there is one.
+    pub address: Option<IpAddr>,
+    /// The names of the secrets that were put in.
+    pub secrets: Vec<String>,
+    /// What was decided.
+    pub verdict: Result<(), EgressDenial>,
+}
+
+/// The record could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the decision could not be recorded")]
+pub struct Unrecorded;
+
+/// Who records decisions.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// Records one decision before it takes effect.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: then it must not take effect.
+    fn saw(&self, decided: &Decided) -> Result<(), Unrecorded>;
+}
+
+/// What a run reached and what it was denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests, and connections that were passed through, by host and port; at most [`MAX_REPORTED`].
+    pub allowed: Vec<Allowed>,
+    /// What was denied, by host, port and reason; at most [`MAX_REPORTED`].
+    pub denied: Vec<Denied>,
+    /// Allowed ones that are not listed.
+    pub allowed_omitted: u64,
+    /// Denied ones that are not listed.
+    pub denied_omitted: u64,
+}
+
+impl Report {
+    /// How much was allowed in all.
+    #[must_use]
+    pub fn allowed_count(&self) -> u64 {
+        let listed: u64 = self.allowed.iter().map(|one| one.count).sum();
+        listed.saturating_add(self.allowed_omitted)
+    }
+
+    /// How much was denied in all.
+    #[must_use]
+    pub fn denied_count(&self) -> u64 {
+        let listed: u64 = self.denied.iter().map(|one| one.count).sum();
+        listed.saturating_add(self.denied_omitted)
+    }
+}
+
+/// What was allowed to one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The canonical host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How often.
+    pub count: u64,
+}
+
+/// What was denied to one host for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The canonical host, or what came instead, escaped and cut.
+    pub host: String,
+    /// The port; 0 where there was none.
+    pub port: u16,
+    /// The constant name of the reason.
+    pub reason: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+/// What a request is, in canonical form.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLine<'a> {
+    /// How the server is spoken to.
+    pub(super) scheme: Scheme,
+    /// Which server.
+    pub(super) endpoint: &'a Endpoint,
+    /// The method, as it will be sent.
+    pub(super) method: &'a str,
+    /// Path and query, as they will be sent: out of `policy::egress::canonical_target`.
+    pub(super) target: &'a str,
+}
+
+/// What a denial is about, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused<'a> {
+    /// A request.
+    Request(RequestLine<'a>),
+    /// A connection, or a request of which no more is known than where it goes.
+    Endpoint(&'a Endpoint),
+    /// A target that could not be parsed, or no target at all: whatever came.
+    Unparsed(&'a [u8]),
+}
+
+/// The decisions and counts of one run.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    profile: Arc<Profile>,
+    witness: Arc<dyn Witness>,
+    /// Fires at the end of the run: nothing is allowed any more, and nothing recorded.
+    stop: CancellationToken,
+    places: Arc<Semaphore>,
+    counts: Mutex<Counts>,
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// Whether the record says already that a budget is used up.
+    told_sent: AtomicBool,
+    told_received: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Decisions so far: what is held to the budget of requests.
+    decisions: u64,
+    /// Whether the record says already that they are used up.
+    told: bool,
+    allowed: BTreeMap<(String, u16), u64>,
+    denied: BTreeMap<(String, u16, &'static str), u64>,
+    allowed_omitted: u64,
+    denied_omitted: u64,
+}
+
+/// The place of one connection; dropping it gives the place back.
+#[derive(Debug)]
+pub(super) struct Place(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
+impl Ledger {
+    pub(super) fn new(
+        profile: Arc<Profile>,
+        witness: Arc<dyn Witness>,
+        stop: CancellationToken,
+    ) -> Self {
+        let places = usize::try_from(profile.budget.connections).unwrap_or(usize::MAX);
+        Self {
+            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+            profile,
+            witness,
+            stop,
+            counts: Mutex::default(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            told_sent: AtomicBool::new(false),
+            told_received: AtomicBool::new(false),
+        }
+    }
+
+    /// A place for one more connection.
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn place(&self) -> Result<Place, EgressDenial> {
+        Arc::clone(&self.places)
+            .try_acquire_owned()
+            .map(Place)
+            .map_err(|_| self.denied(Refused::Unparsed(b""), EgressDenial::TooManyConnections))
+    }
+
+    /// Decides a connection. Only a denial is recorded and counted: what goes through an allowed one is, each by itself
+    /// ([`Self::request`], [`Self::tunnel`]).
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn connection(&self, endpoint: &Endpoint) -> Result<Route, EgressDenial> {
+        let refused = |denial| self.denied(Refused::Endpoint(endpoint), denial);
+        let route = policy::egress::connection(&self.profile, endpoint).map_err(refused)?;
+        if self.stop.is_cancelled() {
+            return Err(EgressDenial::Closed);
+        }
+        if self.used_up(&self.counts()) {
+            return Err(refused(EgressDenial::TooManyRequests));
+        }
+        Ok(route)
+    }
+
+    /// Records that a connection is passed through to a vetted address. To be called before that is dialled.
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn tunnel(&self, endpoint: &Endpoint, address: IpAddr) -> Result<(), EgressDenial> {
+        let mut decided = Refused::Endpoint(endpoint).decided(Ok(()));
+        decided.address = Some(address);
+        self.settle(decided)
+    }
+
+    /// Decides and records one request, with the names of the secrets that were put in. To be called before a name is
+    /// resolved or a byte sent for it.
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn request(
+        &self,
+        request: &RequestLine<'_>,
+        secrets: Vec<String>,
+    ) -> Result<(), EgressDenial> {
+        let verdict = policy::egress::request(
+            &self.profile,
+            request.scheme,
+            request.endpoint,
+            request.method,
+            request.target,
+        );
+        let mut decided = Refused::Request(*request).decided(verdict);
+        decided.secrets = secrets;
+        self.settle(decided)
+    }
+
+    /// Records a denial that was found elsewhere. The answer is what the program is to be told.
+    pub(super) fn denied(&self, what: Refused<'_>, denial: EgressDenial) -> EgressDenial {
+        self.settle(what.decided(Err(denial)))
+            .err()
+            .unwrap_or(denial)
+    }
+
+    /// How many bytes may still go to the outside; not 0.
+    ///
+    /// # Errors
+    /// [`EgressDenial::TooMuchSent`], recorded once.
+    pub(super) fn room_to_send(&self, endpoint: &Endpoint) -> Result<u64, EgressDenial> {
+        let sent = self.sent.load(Ordering::Relaxed);
+        match self.profile.budget.sent_bytes.saturating_sub(sent) {
+            0 => Err(self.told_once(&self.told_sent, endpoint, EgressDenial::TooMuchSent)),
+            room => Ok(room),
+        }
+    }
+
+    /// Charges bytes that went to the outside.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Charges bytes that came from the outside.
+    ///
+    /// # Errors
+    /// [`EgressDenial::TooMuchReceived`], recorded once: they must not be passed on.
+    pub(super) fn received(&self, endpoint: &Endpoint, bytes: usize) -> Result<(), EgressDenial> {
+        let before = self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        if before.saturating_add(bytes as u64) > self.profile.budget.received_bytes {
+            let denial = EgressDenial::TooMuchReceived;
+            return Err(self.told_once(&self.told_received, endpoint, denial));
+        }
+        Ok(())
+    }
+
+    /// What was reached and denied so far.
+    pub(super) fn report(&self) -> Report {
+        let counts = self.counts();
+        let allowed = counts.allowed.iter().map(|((host, port), count)| Allowed {
+            host: host.clone(),
+            port: *port,
+            count: *count,
+        });
+        let denied = counts
+            .denied
+            .iter()
+            .map(|((host, port, reason), count)| Denied {
+                host: host.clone(),
+                port: *port,
+                reason,
+                count: *count,
+            });
+        Report {
+            allowed: allowed.collect(),
+            denied: denied.collect(),
+            allowed_omitted: counts.allowed_omitted,
+            denied_omitted: counts.denied_omitted,
+        }
+    }
+
+    fn told_once(
+        &self,
+        told: &AtomicBool,
+        endpoint: &Endpoint,
+        denial: EgressDenial,
+    ) -> EgressDenial {
+        if !told.swap(true, Ordering::Relaxed) {
+            self.denied(Refused::Endpoint(endpoint), denial);
+        }
+        denial
+    }
+
+    /// Holds a decision to the budget, records it, counts it; in this order, so that what was not recorded does not
+    /// happen and what did happen is in the record.
+    fn settle(&self, mut decided: Decided) -> Result<(), EgressDenial> {
+        if self.stop.is_cancelled() {
+            return Err(EgressDenial::Closed);
+        }
+        let recorded = {
+            let mut counts = self.counts();
+            if self.used_up(&counts) {
+                decided.verdict = Err(EgressDenial::TooManyRequests);
+                !std::mem::replace(&mut counts.told, true)
+            } else {
+                counts.decisions += 1;
+                true
+            }
+        };
+        if recorded && self.witness.saw(&decided).is_err() && decided.verdict.is_ok() {
+            decided.verdict = Err(EgressDenial::NotRecorded);
+        }
+        let verdict = decided.verdict;
+        self.counts().count(decided);
+        verdict
+    }
+
+    fn used_up(&self, counts: &Counts) -> bool {
+        counts.decisions >= self.profile.budget.requests
+    }
+
+    /// The counts are plain numbers: whatever a thread that panicked left, they can be used.
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn count(&mut self, decided: Decided) {
+        match decided.verdict {
+            Ok(()) => add(
+                &mut self.allowed,
+                (decided.host, decided.port),
+                &mut self.allowed_omitted,
+            ),
+            Err(denial) => add(
+                &mut self.denied,
+                (decided.host, decided.port, denial.reason()),
+                &mut self.denied_omitted,
+            ),
+        }
+    }
+}
+
+/// Counts one more of `key`, or one more that is not listed.
+fn add<K: Ord>(listed: &mut BTreeMap<K, u64>, key: K, omitted: &mut u64) {
+    if listed.len() >= MAX_REPORTED && !listed.contains_key(&key) {
+        *omitted += 1;
+    } else {
+        *listed.entry(key).or_default() += 1;
+    }
+}
+
+impl Refused<'_> {
+    /// As it goes into the record.
+    fn decided(self, verdict: Result<(), EgressDenial>) -> Decided {
+        let nothing = Decided {
+            method: None,
+            scheme: None,
+            host: String::new(),
+            port: 0,
+            target: None,
+            address: None,
+            secrets: Vec::new(),
+            verdict,
+        };
+        match self {
+            Self::Request(request) => Decided {
+                method: Some(request.method.to_owned()),
+                scheme: Some(request.scheme),
+                host: request.endpoint.host.to_string(),
+                port: request.endpoint.port,
+                target: Some(request.target.to_owned()),
+                ..nothing
+            },
+            Self::Endpoint(endpoint) => Decided {
+                host: endpoint.host.to_string(),
+                port: endpoint.port,
+                ..nothing
+            },
+            Self::Unparsed(bytes) => {
+                let start = &bytes[..bytes.len().min(MAX_UNPARSED_CHARS)];
+                let shown = visible::escape_name(start);
+                Decided {
+                    host: shown.chars().take(MAX_UNPARSED_CHARS).collect(),
+                    ..nothing
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
