@@ -21,6 +21,8 @@ const MAX_NAME_BYTES: usize = 256;
 pub enum Action {
     /// A program is about to be run. The line of its end follows, unless the server died before it.
     BeginRun,
+    /// Packages are about to be put in before a program. What became of it is told by the line of the run or session.
+    InstallPackages,
     /// A program was to be run; it has come to its end, or to none.
     RunCode,
     /// A file was to be put in.
@@ -49,6 +51,7 @@ impl Action {
     pub fn name(self) -> &'static str {
         match self {
             Self::BeginRun => "begin_run",
+            Self::InstallPackages => "install_packages",
             Self::RunCode => "run_code",
             Self::UploadFile => "upload_file",
             Self::FetchArtifact => "fetch_artifact",
@@ -209,6 +212,9 @@ pub struct Event {
     /// Inputs beyond those listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inputs_omitted: u64,
+    /// The packages that were asked for, each with its versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
     /// The limits in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsRecord>,
@@ -268,6 +274,7 @@ impl Event {
             env_omitted: 0,
             inputs: Vec::new(),
             inputs_omitted: 0,
+            packages: Vec::new(),
             limits: None,
             timeout_ms: None,
             network: None,
@@ -289,6 +296,11 @@ impl Event {
         self.env_omitted += cut_list(&mut self.env);
         self.inputs_omitted += cut_list(&mut self.inputs);
         self.artifacts_omitted += cut_list(&mut self.artifacts);
+        // There are never more; see the policy's bounds.
+        self.packages.truncate(MAX_LISTED);
+        for package in &mut self.packages {
+            cut_text(package, MAX_NAME_BYTES);
+        }
         for var in &mut self.env {
             cut_text(&mut var.name, MAX_NAME_BYTES);
         }
@@ -397,6 +409,7 @@ mod tests {
             env_omitted: 1,
             inputs: vec![file.clone()],
             inputs_omitted: 1,
+            packages: vec!["six==1.17.0".to_owned()],
             limits: Some(LimitsRecord::from(&Limits::DEFAULT)),
             timeout_ms: Some(30_000),
             network: Some("none".to_owned()),
@@ -450,7 +463,7 @@ mod tests {
             .collect();
         let fixed = "time seq instance action caller decision run_id session language \
             code_sha256 code_bytes args_sha256 env env_omitted inputs \
-            inputs_omitted limits timeout_ms network image_id runtime outcome \
+            inputs_omitted packages limits timeout_ms network image_id runtime outcome \
             stdout stderr artifacts artifacts_omitted egress egress_counts error prev";
         let mut expected: Vec<_> = fixed.split(' ').collect();
         let mut sorted = names.clone();

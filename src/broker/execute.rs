@@ -21,7 +21,7 @@ use crate::{
         },
     },
     output::{Capture, Captured, Stream, Verdict},
-    policy::{RunPlan, Start, WORKSPACE},
+    policy::{InstallPlan, RunPlan, Start, WORKSPACE},
     types::KIB,
 };
 
@@ -63,22 +63,77 @@ pub(super) struct Account {
 #[derive(Debug)]
 pub(super) struct NotStarted(pub(super) GuestError);
 
-/// Runs `plan` with `inline` inputs. Fires `killed` nowhere: whoever cancels does so through `cancelled`.
+/// A program on its way into a sandbox, and its bounds.
+#[derive(Debug)]
+pub(super) struct Job {
+    spec: RunSpec,
+    stdin: Option<Bytes>,
+    timeout: Duration,
+    output_kib: u32,
+}
+
+impl Job {
+    /// A caller's program with `inline` inputs, and `egress` in its environment.
+    pub(super) fn program(
+        sandbox: &Sandbox,
+        plan: &RunPlan,
+        inline: Vec<InlineFile>,
+        egress: &BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            spec: spec(sandbox, plan, inline, egress),
+            stdin: plan.stdin.clone().map(Bytes::from),
+            timeout: plan.timeout.duration(),
+            output_kib: plan.output_kib,
+        }
+    }
+
+    /// The installer of an image, which finds the gateway at `index`. What it leaves is nobody's artifact.
+    pub(super) fn install(sandbox: &Sandbox, plan: &InstallPlan, index: &str) -> Self {
+        let timeout = plan.timeout.duration();
+        Self {
+            spec: RunSpec {
+                // Both are the tether's to fill in.
+                id: RunId(0),
+                stdin: StdinKind::Null,
+                argv: plan.argv(index),
+                env: plan.environment(sandbox.uid(), sandbox.image_path()),
+                cwd: WORKSPACE.to_owned(),
+                program: None,
+                files: Vec::new(),
+                timeout_ms: millis(timeout),
+                nproc: None,
+                collect: Collect {
+                    skip_dirs: DEPENDENCY_FOLDERS.map(str::to_owned).to_vec(),
+                    max_files: 0,
+                },
+                warm: None,
+            },
+            stdin: None,
+            timeout,
+            output_kib: plan.output_kib,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Runs a job to its end. Fires `killed` nowhere: whoever cancels does so through `cancelled`.
 pub(super) async fn execute(
     sandbox: &Sandbox,
-    plan: &RunPlan,
-    inline: Vec<InlineFile>,
-    egress: &BTreeMap<String, String>,
+    job: Job,
     spool: &Path,
     cancelled: &CancellationToken,
 ) -> Result<Account, NotStarted> {
-    let stdin = plan.stdin.clone().map(Bytes::from);
-    let mut progress = Progress::new(plan, spool);
-    match sandbox
-        .run(spec(sandbox, plan, inline, egress), stdin)
-        .await
-    {
-        Ok(run) => progress.follow(sandbox, run, plan, cancelled).await?,
+    let mut progress = Progress::new(job.output_kib, spool);
+    match sandbox.run(job.spec, job.stdin).await {
+        Ok(run) => {
+            progress
+                .follow(sandbox, run, job.timeout, cancelled)
+                .await?;
+        }
         Err(TetherError::Guest(error)) => return Err(NotStarted(error)),
         Err(error) => progress.lose(sandbox, &error).await,
     }
@@ -103,7 +158,7 @@ fn spec(
             bytes: plan.code.clone().into_bytes(),
         }),
         files: inline,
-        timeout_ms: u64::try_from(plan.timeout.duration().as_millis()).unwrap_or(u64::MAX),
+        timeout_ms: millis(plan.timeout.duration()),
         nproc: None,
         collect: Collect {
             skip_dirs: DEPENDENCY_FOLDERS.map(str::to_owned).to_vec(),
@@ -130,9 +185,9 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(plan: &RunPlan, spool: &Path) -> Self {
+    fn new(output_kib: u32, spool: &Path) -> Self {
         Self {
-            capture: Capture::new(u64::from(plan.output_kib) * KIB, spool),
+            capture: Capture::new(u64::from(output_kib) * KIB, spool),
             cause: None,
             end: None,
             asked: Instant::now(),
@@ -146,7 +201,7 @@ impl Progress {
         &mut self,
         sandbox: &Sandbox,
         mut run: crate::engine::tether::Run,
-        plan: &RunPlan,
+        timeout: Duration,
         cancelled: &CancellationToken,
     ) -> Result<(), NotStarted> {
         let mut deadline = Instant::now() + START_DEADLINE;
@@ -157,7 +212,7 @@ impl Progress {
                     Ok(Some(event)) => match self.take(event).await {
                         Step::Continue => continue,
                         Step::Started => {
-                            deadline = Instant::now() + plan.timeout.duration() + OUTER_GRACE;
+                            deadline = Instant::now() + timeout + OUTER_GRACE;
                             continue;
                         }
                         Step::TooMuch => Cause::OutputLimit,

@@ -9,6 +9,7 @@ mod execute;
 mod fetch;
 mod files;
 mod gate;
+mod install;
 mod outcome;
 mod outlet;
 mod record;
@@ -27,8 +28,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use fetch::{DEFAULT_PIECE_BYTES, FetchRequest, MAX_PIECE_BYTES, MAX_RESOURCE_BYTES, Source};
 pub use refusal::Refusal;
 pub use report::{
-    Fetched, FileEntry, FileKind, FileList, Opened, Piece, RunArtifact, RunReport, SandboxReport,
-    StreamReport, Uploaded,
+    Fetched, FileEntry, FileKind, FileList, InstallReport, NotInstalled, Opened, Opening, Piece,
+    RunArtifact, RunReport, SandboxReport, StreamReport, Uploaded,
 };
 pub use stages::Stages;
 
@@ -37,11 +38,12 @@ use crate::{
     artifact::{AllowedDirs, Store, StoreError},
     audit::{Action, AuditError, Log},
     config::Settings,
+    egress::Packages,
     engine::Engine,
     policy::{Launch, Permit, Policy},
     pool::{Pool, Taken, Waiting},
     session::{Lease, Sessions},
-    types::Caller,
+    types::{Caller, PackageKind},
 };
 use gate::Gate;
 use record::{Draft, Recorder};
@@ -66,6 +68,8 @@ pub struct Parts {
     pub audit: Log,
     /// Folders of the user's machine that the operator opened.
     pub local: AllowedDirs,
+    /// Knows registries, and keeps what they gave.
+    pub packages: Packages,
 }
 
 /// The one door.
@@ -80,6 +84,7 @@ pub struct Broker {
     store: Store,
     recorder: Arc<Recorder>,
     local: AllowedDirs,
+    packages: Packages,
     gate: Gate,
     /// Clean-up under way.
     tasks: TaskTracker,
@@ -101,6 +106,7 @@ impl Broker {
             recorder: Arc::new(Recorder::new(parts.audit, parts.store.clone())),
             store: parts.store,
             local: parts.local,
+            packages: parts.packages,
             gate: Gate::new(
                 settings.concurrency.max_sandboxes,
                 settings.concurrency.queue,
@@ -166,6 +172,12 @@ impl Broker {
     #[must_use]
     pub fn networks(&self, caller: &Caller) -> Vec<String> {
         self.policy.networks(caller)
+    }
+
+    /// The kinds of packages that `caller` may ask for.
+    #[must_use]
+    pub fn package_kinds(&self, caller: &Caller) -> Vec<PackageKind> {
+        self.policy.package_kinds(caller)
     }
 
     fn until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {

@@ -13,7 +13,10 @@ use crate::{
     audit::{Action, Decision, EgressRecord, Event},
     config::{Profile, Scheme},
     egress::{Decided, Relay, Report, Unrecorded, Vault, Witness},
-    engine::Sandbox,
+    engine::{
+        Sandbox,
+        tether::{Connection, Door},
+    },
     policy::{self, Network},
     types::{Caller, RunId},
 };
@@ -57,22 +60,18 @@ impl Outlet {
         witness: Arc<dyn Witness>,
     ) -> Result<Self, Refusal> {
         let relay = Arc::new(Relay::new(credentials.profile, credentials.vault, witness));
-        let mut door = sandbox.open_egress(relay.trust().to_vec()).await?;
+        let door = sandbox.open_egress(relay.trust().to_vec()).await?;
         let mut variables = policy::variables(&door.proxy(), door.trust_file());
         variables.extend(relay.env());
         let serving = Arc::clone(&relay);
-        let serving = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Some(connection) = door.next().await {
-                while connections.try_join_next().is_some() {}
-                let relay = Arc::clone(&serving);
-                connections.spawn(async move { relay.serve(connection).await });
-            }
+        let serving = carry(door, move |connection| {
+            let relay = Arc::clone(&serving);
+            async move { relay.serve(connection).await }
         });
         Ok(Self {
             relay,
             variables,
-            _serving: AbortOnDropHandle::new(serving),
+            _serving: serving,
         })
     }
 
@@ -86,6 +85,21 @@ impl Outlet {
         self.relay.close();
         self.relay.report()
     }
+}
+
+/// Serves what comes through a door, each connection by itself; the door closes when the handle is dropped.
+pub(super) fn carry<F, S>(mut door: Door, serve: F) -> AbortOnDropHandle<()>
+where
+    F: Fn(Connection) -> S + Send + 'static,
+    S: Future<Output = ()> + Send + 'static,
+{
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Some(connection) = door.next().await {
+            while connections.try_join_next().is_some() {}
+            connections.spawn(serve(connection));
+        }
+    }))
 }
 
 /// Writes the decisions of one run into the audit log.
@@ -102,13 +116,13 @@ impl Clerk {
         recorder: Arc<Recorder>,
         caller: &Caller,
         run_id: &RunId,
-        network: &Network,
+        network: &str,
     ) -> Self {
         Self {
             recorder,
             run_id: run_id.clone(),
             caller: caller.clone(),
-            network: network.name().to_owned(),
+            network: network.to_owned(),
         }
     }
 }

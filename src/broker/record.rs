@@ -16,8 +16,8 @@ use crate::{
     },
     egress,
     output::{CapturedStream, RawContent},
-    policy::{Network, RunAsk, RunPlan},
-    types::{ArtifactId, Caller, Limits, RunId, SandboxId, Sha256, WorkspacePath},
+    policy::{InstallPlan, Network, RunAsk, RunPlan},
+    types::{ArtifactId, Caller, Limits, ProfileName, RunId, SandboxId, Sha256, WorkspacePath},
 };
 
 /// What becomes known of an action on its way.
@@ -64,6 +64,17 @@ impl Draft {
     pub(super) fn plan(&mut self, plan: &RunPlan) {
         self.language(&plan.language);
         self.event.timeout_ms = u64::try_from(plan.timeout.duration().as_millis()).ok();
+        self.packages(plan.packages.as_ref());
+    }
+
+    pub(super) fn packages(&mut self, plan: Option<&InstallPlan>) {
+        let packages = plan.map_or(&[][..], |plan| &plan.packages);
+        self.event.packages = packages.iter().map(ToString::to_string).collect();
+    }
+
+    /// What was allowed and could not be done, where that is no refusal.
+    pub(super) fn failed(&mut self, why: String) {
+        self.event.error = Some(why);
     }
 
     pub(super) fn sandbox(&mut self, image_id: &str, runtime: &str) {
@@ -169,6 +180,22 @@ impl Recorder {
     pub(super) fn begin(&self, draft: &Draft) -> Result<(), Refusal> {
         self.log.append(Event {
             action: Action::BeginRun,
+            ..draft.event.clone()
+        })?;
+        Ok(())
+    }
+
+    /// Packages are about to be put in: writes the line that tells of it.
+    pub(super) fn begin_install(
+        &self,
+        draft: &Draft,
+        network: &ProfileName,
+        plan: &InstallPlan,
+    ) -> Result<(), Refusal> {
+        self.log.append(Event {
+            action: Action::InstallPackages,
+            network: Some(network.to_string()),
+            timeout_ms: u64::try_from(plan.timeout.duration().as_millis()).ok(),
             ..draft.event.clone()
         })?;
         Ok(())

@@ -5,10 +5,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Stages;
+use super::{Stages, install::Installed};
 use crate::{
     egress,
-    output::Shown,
+    output::{self, CapturedStream, SHOWN_BYTES, Shown},
     types::{ArtifactId, FileId, Limits, RunId, SandboxId, Sha256, Status, WorkspacePath},
 };
 
@@ -45,8 +45,68 @@ pub struct RunReport {
     pub limits: Limits,
     /// What it reached, and what it was denied.
     pub egress: egress::Report,
+    /// What became of the packages that were asked for; none where none were. Where they could not be put in, status,
+    /// output and duration are the installer's.
+    pub packages: Option<InstallReport>,
     /// Where the time went.
     pub stages: Stages,
+}
+
+/// What became of packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstallReport {
+    /// Whether all of them are there. Otherwise the program was not started.
+    pub complete: bool,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+impl InstallReport {
+    pub(super) fn of(installed: &Installed) -> Self {
+        Self {
+            complete: installed.is_complete(),
+            duration: installed.duration(),
+        }
+    }
+}
+
+/// What came of the wish for a session.
+#[derive(Debug)]
+pub enum Opening {
+    /// It is open.
+    Opened(Opened),
+    /// Its packages could not be put in, and it is gone.
+    NotInstalled(NotInstalled),
+}
+
+/// An installation that failed, with what the installer said.
+#[derive(Debug)]
+pub struct NotInstalled {
+    /// How it ended.
+    pub status: Status,
+    /// The exit code, where it exited by itself.
+    pub exit_code: Option<i32>,
+    /// How long it took.
+    pub duration: Duration,
+    /// Standard output.
+    pub stdout: Shown,
+    /// Standard error.
+    pub stderr: Shown,
+}
+
+impl NotInstalled {
+    pub(super) fn of(installed: &Installed) -> Self {
+        let outcome = installed.outcome();
+        let captured = &installed.account.captured;
+        let shown = |stream: &CapturedStream| output::show(&stream.window, SHOWN_BYTES);
+        Self {
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            duration: installed.duration(),
+            stdout: shown(&captured.stdout),
+            stderr: shown(&captured.stderr),
+        }
+    }
 }
 
 /// One output stream.

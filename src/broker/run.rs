@@ -8,11 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Broker, Refusal,
     collect::{self, Collected},
-    execute::{self, Account, NotStarted},
+    execute::{self, Account, Job, NotStarted},
+    install::{Installation, Installed},
     outcome::{self, Cause, End},
     outlet::{Clerk, Credentials, Outlet},
     record::{Draft, Keep, keep_output},
-    report::{RunReport, SandboxReport, StreamReport},
+    report::{InstallReport, RunReport, SandboxReport, StreamReport},
     stages::{Stages, Stopwatch},
 };
 use crate::{
@@ -62,12 +63,15 @@ struct Needs {
     inputs: Inputs,
     /// For its way out, where it has one.
     credentials: Option<Credentials>,
+    /// For what is put in before it.
+    installation: Option<Installation>,
 }
 
-/// What a program came to.
+/// What a program came to, or the installer before it.
 struct Played {
     account: Account,
     egress: egress::Report,
+    packages: Option<InstallReport>,
 }
 
 /// Where a run takes place, for its report.
@@ -79,17 +83,30 @@ struct Scene {
     limits: Limits,
     /// What was reached and denied.
     egress: egress::Report,
+    /// What became of the packages that were asked for.
+    packages: Option<InstallReport>,
     /// Where the time went so far.
     stages: Stages,
 }
 
 impl Stages {
     /// Takes apart what lies between a sandbox and the end of a program in it.
-    fn played(&mut self, whole: Duration, account: &Account) {
+    fn played(&mut self, whole: Duration, played: &Played) {
+        let account = &played.account;
         let told = match account.end {
             End::Told(exit) => Duration::from_micros(exit.wall_us),
             End::Lost { .. } => account.duration,
         };
+        self.install = played
+            .packages
+            .as_ref()
+            .map_or(Duration::ZERO, |packages| packages.duration);
+        if played.packages.as_ref().is_some_and(|it| !it.complete) {
+            // There was no program.
+            self.send = whole.saturating_sub(self.install);
+            return;
+        }
+        let whole = whole.saturating_sub(self.install);
         self.start = account.start;
         self.run = told.min(account.duration);
         self.drain = account.duration.saturating_sub(self.run);
@@ -141,6 +158,7 @@ impl Broker {
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
         let credentials = Credentials::of(&plan.network).await?;
+        let installation = self.installation(plan.packages.as_ref()).await?;
         let place = self.gate.enter(cancelled).await?;
         stages.queue = watch.lap();
         let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
@@ -157,10 +175,15 @@ impl Broker {
         let needs = Needs {
             inputs,
             credentials,
+            installation,
         };
-        let Played { account, egress } =
-            self.play(&sandbox, order, needs, cancelled, draft).await?;
-        stages.played(watch.lap(), &account);
+        let played = self.play(&sandbox, order, needs, cancelled, draft).await?;
+        stages.played(watch.lap(), &played);
+        let Played {
+            account,
+            egress,
+            packages,
+        } = played;
         let collected = match (account.cause, account.end) {
             // Nobody will read what a cancelled call left.
             (Some(Cause::Cancelled), _) => Collected::default(),
@@ -176,6 +199,7 @@ impl Broker {
         let scene = Scene {
             stages,
             egress,
+            packages,
             image: launched.image.clone(),
             network: plan.network.name().to_owned(),
             session: None,
@@ -224,6 +248,7 @@ impl Broker {
             run_id,
             plan,
         };
+        let installation = self.installation(plan.packages.as_ref()).await?;
         let lease = self.lease(caller, session, cancelled).await?;
         let credentials = Credentials::of(&plan.network).await?;
         stages.queue = watch.lap();
@@ -234,6 +259,7 @@ impl Broker {
         let needs = Needs {
             inputs,
             credentials,
+            installation,
         };
         let played = tokio::select! {
             played = self.play(&lease.sandbox, order, needs, &stop, draft) => played,
@@ -246,7 +272,7 @@ impl Broker {
                 std::future::pending::<()>().await;
             } => return Err(Refusal::internal()),
         };
-        let Played { account, egress } = match played {
+        let played = match played {
             Ok(played) => played,
             Err(refusal) => {
                 // It may be the sandbox that is to blame.
@@ -254,7 +280,12 @@ impl Broker {
                 return Err(refusal);
             }
         };
-        stages.played(watch.lap(), &account);
+        stages.played(watch.lap(), &played);
+        let Played {
+            account,
+            egress,
+            packages,
+        } = played;
         let collected = match (account.cause, account.end) {
             (Some(Cause::Cancelled), _) => Collected::default(),
             (_, End::Told(_)) => {
@@ -273,6 +304,7 @@ impl Broker {
         let scene = Scene {
             stages,
             egress,
+            packages,
             image: terms.image.tag.clone(),
             network: terms.network.name().to_owned(),
             session: Some(lease.id().clone()),
@@ -330,7 +362,8 @@ impl Broker {
         Ok(inputs)
     }
 
-    /// Puts the inputs in, records that the program is about to run, and runs it.
+    /// Puts the packages and the inputs in, records that the program is about to run, and runs it. Where the packages
+    /// cannot be put in there is no program: then the account is the installer's.
     async fn play(
         &self,
         sandbox: &Sandbox,
@@ -339,6 +372,26 @@ impl Broker {
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<Played, Refusal> {
+        let mut packages = None;
+        let mut reached = egress::Report::default();
+        if let Some(installation) = &needs.installation {
+            let whose = (order.caller, order.run_id);
+            let installed = self
+                .install(sandbox, installation, whose, cancelled, draft)
+                .await?;
+            let report = InstallReport::of(&installed);
+            let Installed { account, egress } = installed;
+            if !report.complete {
+                draft.egress(&egress);
+                return Ok(Played {
+                    account,
+                    egress,
+                    packages: Some(report),
+                });
+            }
+            reached = egress;
+            packages = Some(report);
+        }
         let inputs = needs.inputs;
         for (path, large) in inputs.large {
             tokio::select! {
@@ -352,20 +405,20 @@ impl Broker {
             None => None,
             Some(credentials) => {
                 let recorder = Arc::clone(&self.recorder);
-                let clerk = Clerk::new(recorder, order.caller, order.run_id, &order.plan.network);
+                let network = order.plan.network.name();
+                let clerk = Clerk::new(recorder, order.caller, order.run_id, network);
                 Some(Outlet::open(sandbox, credentials, Arc::new(clerk)).await?)
             }
         };
         let closed = BTreeMap::new();
         let stop = cancelled.child_token();
-        let run = execute::execute(
+        let job = Job::program(
             sandbox,
             order.plan,
             inputs.inline,
             outlet.as_ref().map_or(&closed, Outlet::variables),
-            self.store.spool_dir(),
-            &stop,
         );
+        let run = execute::execute(sandbox, job, self.store.spool_dir(), &stop);
         let stopping = async {
             self.stopping.cancelled().await;
             stop.cancel();
@@ -382,13 +435,15 @@ impl Broker {
             both = both => both.map(|((), account)| account),
             () = stopping => Err(Refusal::closing()),
         }?;
-        let egress = outlet.map(Outlet::close);
-        if let Some(report) = &egress {
-            draft.egress(report);
+        let open = outlet.is_some() || packages.is_some();
+        let egress = reached.and(outlet.map(Outlet::close).unwrap_or_default());
+        if open {
+            draft.egress(&egress);
         }
         Ok(Played {
             account,
-            egress: egress.unwrap_or_default(),
+            egress,
+            packages,
         })
     }
 
@@ -447,9 +502,11 @@ impl Broker {
         for artifact in &collected.artifacts {
             draft.taken_out(artifact.path.shown(), artifact.sha256, artifact.bytes);
         }
+        // What an installer left is nobody's artifact.
+        let exit_of_program = exit.filter(|_| scene.packages.is_none_or(|it| it.complete));
         let artifacts_omitted = collected
             .omitted
-            .saturating_add(exit.map_or(0, |exit| exit.files_omitted));
+            .saturating_add(exit_of_program.map_or(0, |exit| exit.files_omitted));
         draft.outcome(outcome, account.duration, artifacts_omitted);
         RunReport {
             run_id: order.run_id.clone(),
@@ -475,6 +532,7 @@ impl Broker {
             language: order.plan.language.clone(),
             limits: scene.limits,
             egress: scene.egress.clone(),
+            packages: scene.packages,
             stages: scene.stages,
         }
     }

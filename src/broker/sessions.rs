@@ -4,13 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, Refusal, record::Draft, report::Opened, room::Room};
+use super::{
+    Broker, Refusal,
+    record::Draft,
+    report::{NotInstalled, Opened, Opening},
+    room::Room,
+};
 use crate::{
     audit::Action,
     policy::SessionAsk,
     pool::Taken,
     session::Ended,
-    types::{Caller, SandboxId},
+    types::{Caller, RunId, SandboxId},
 };
 
 impl Broker {
@@ -20,7 +25,7 @@ impl Broker {
         caller: &Caller,
         ask: &SessionAsk,
         cancelled: &CancellationToken,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<Opening, Refusal> {
         let mut draft = Draft::new(Action::OpenSession, caller);
         let result = self.open(caller, ask, cancelled, &mut draft).await;
         self.recorder.record(draft, result)
@@ -32,10 +37,12 @@ impl Broker {
         ask: &SessionAsk,
         cancelled: &CancellationToken,
         draft: &mut Draft,
-    ) -> Result<Opened, Refusal> {
-        let (launch, terms) = self.policy.open_session(caller, ask)?;
+    ) -> Result<Opening, Refusal> {
+        let (launch, terms, install) = self.policy.open_session(caller, ask)?;
+        draft.packages(install.as_ref());
         draft.bounds(&launch.action().limits, &terms.network);
         draft.language(&terms.language);
+        let installation = self.installation(install.as_ref()).await?;
         let place = self.sessions.reserve(caller)?;
         let gate = self.gate.enter(cancelled).await?;
         let Taken { sandbox, origin } = self.take(&launch, cancelled).await?;
@@ -43,8 +50,24 @@ impl Broker {
         draft.sandbox(sandbox.image_id(), sandbox.runtime());
         let id = sandbox.id().clone();
         draft.session(&id);
+        if let Some(installation) = &installation {
+            let run_id = &RunId::of_sandbox(&id);
+            let installed = self
+                .install(&sandbox, installation, (caller, run_id), cancelled, draft)
+                .await?;
+            draft.egress(&installed.egress);
+            if !installed.is_complete() {
+                draft.failed("packages_not_installed".to_owned());
+                self.destroy(Arc::new(Room::new(sandbox, gate)));
+                return Ok(Opening::NotInstalled(NotInstalled::of(&installed)));
+            }
+        }
         let runtime = sandbox.runtime().to_owned();
         let room = Arc::new(Room::new(sandbox, gate));
+        if installation.is_some() {
+            // The installer was the first.
+            room.use_for_run();
+        }
         let idle = terms.idle;
         let network = terms.network.name().to_owned();
         let languages = terms
@@ -60,7 +83,7 @@ impl Broker {
                 return Err(Refusal::closing());
             }
         };
-        Ok(Opened {
+        Ok(Opening::Opened(Opened {
             session: opened.id,
             expires_at: opened.expires_at.to_string(),
             idle_seconds: idle.as_secs(),
@@ -68,7 +91,7 @@ impl Broker {
             image: launch.action().image.clone(),
             runtime,
             network,
-        })
+        }))
     }
 
     /// Closes a session of `caller` and destroys everything in it.

@@ -12,6 +12,8 @@ pub struct Stages {
     pub queue: Duration,
     /// Until there was a sandbox.
     pub lease: Duration,
+    /// Until the packages that were asked for were inside.
+    pub install: Duration,
     /// Until the inputs were inside, the run was recorded as begun, and the program was on its way.
     pub send: Duration,
     /// Until the guest said that the program runs.
@@ -29,10 +31,11 @@ pub struct Stages {
 impl Stages {
     /// Each stage by its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, Duration); 8] {
+    pub fn named(&self) -> [(&'static str, Duration); 9] {
         let Self {
             queue,
             lease,
+            install,
             send,
             start,
             run,
@@ -43,6 +46,7 @@ impl Stages {
         [
             ("queue", queue),
             ("lease", lease),
+            ("install", install),
             ("send", send),
             ("start", start),
             ("run", run),

@@ -9,6 +9,7 @@ use crate::{
     audit::Log,
     broker::{Broker, Parts},
     config::{Environment, Settings},
+    egress::Packages,
     engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint},
     types::MIB,
 };
@@ -46,6 +47,7 @@ impl App {
         let audit = Log::open(&state.join("audit"), engine.instance().id())
             .context("open the audit log")?;
         let local = allowed_folders(settings)?;
+        let packages = Packages::new(&settings.packages, state.join("packages"));
         let broker = Broker::new(
             settings,
             Parts {
@@ -53,6 +55,7 @@ impl App {
                 store,
                 audit,
                 local,
+                packages,
             },
         );
         broker.start().context("begin the audit log")?;

@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// Egress profile of the configuration, which says what the program may reach; without one nothing.
     #[arg(long, value_name = "PROFILE")]
     network: Option<String>,
+    /// Package to install before the program, such as `six==1.17.0`; once for each.
+    #[arg(long = "package", value_name = "SPEC")]
+    packages: Vec<String>,
     /// Memory in MiB.
     #[arg(long, value_name = "MIB")]
     memory: Option<u32>,
@@ -68,6 +71,7 @@ pub(super) fn run(
             ..LimitsRequest::default()
         },
         network: args.network,
+        packages: args.packages,
     };
     let runtime = super::runtime()?;
     let report = runtime.block_on(async {
@@ -143,6 +147,12 @@ fn print(report: &RunReport) -> io::Result<()> {
             err,
             "belljar: denied {}:{}: {} ({})",
             denied.host, denied.port, denied.reason, denied.count
+        )?;
+    }
+    if report.packages.is_some_and(|packages| !packages.complete) {
+        writeln!(
+            err,
+            "\nbelljar: packages not installed; the program did not start. The output is the installer's"
         )?;
     }
     match report.status {

@@ -25,6 +25,8 @@ pub struct RunAsk {
     pub limits: LimitsRequest,
     /// The name of an egress profile.
     pub network: Option<String>,
+    /// Packages to put in before the program.
+    pub packages: Vec<String>,
 }
 
 /// One input of a run.
@@ -58,6 +60,8 @@ pub struct SessionAsk {
     pub ttl_seconds: Option<u64>,
     /// Limits.
     pub limits: LimitsRequest,
+    /// Packages to put in before the first program.
+    pub packages: Vec<String>,
 }
 
 /// A file to keep or to write into a session, given inline.

@@ -4,11 +4,14 @@ use std::fmt;
 
 use super::{
     files::{MAX_FILES, MAX_INLINE_BYTES},
+    packages::MAX_PACKAGES,
     program::{
         MAX_ARGS, MAX_CODE_BYTES, MAX_ENV, MAX_STDIN_BYTES, MAX_STRING_BYTES, MAX_STRINGS_BYTES,
     },
 };
-use crate::types::{LimitError, LimitField, MIB, PathError, visible};
+use crate::types::{
+    LimitError, LimitField, MIB, PackageKind, PackageSpecError, PathError, visible,
+};
 
 /// The most characters of a caller's text that a message quotes: a message must not be a way to send megabytes
 /// back, nor to bring a page of instructions before the model.
@@ -265,6 +268,43 @@ pub enum Denial {
         /// Those there are.
         known: String,
     },
+    /// Packages, where the operator opened none of that kind.
+    #[error(
+        "packages are off: the operator enables them with [packages.{kind}] in the configuration"
+    )]
+    PackagesOff {
+        /// Whose packages.
+        kind: PackageKind,
+    },
+    /// Packages for a caller who may not ask for any.
+    #[error(
+        "packages are not for this caller: packages.callers in the operator's configuration says who may ask for them"
+    )]
+    PackagesCaller,
+    /// Packages for a language whose image has no installer.
+    #[error(
+        "no packages can be put in for {language}: its image says no installer. Ask for them with {known}"
+    )]
+    PackagesLanguage {
+        /// The language's own name.
+        language: String,
+        /// The languages that have one.
+        known: String,
+    },
+    /// Too many packages.
+    #[error("packages has {count} entries, and at most {MAX_PACKAGES} are allowed")]
+    TooManyPackages {
+        /// How many there are.
+        count: usize,
+    },
+    /// Not a package.
+    #[error("packages has {asked}: {error}")]
+    Package {
+        /// What was asked for.
+        asked: Quoted,
+        /// What is wrong with it.
+        error: PackageSpecError,
+    },
 }
 
 impl Denial {
@@ -302,6 +342,11 @@ impl Denial {
             Self::SessionLimit { .. } => "session_limit",
             Self::SessionNetwork { .. } => "session_network",
             Self::UnknownNetwork { .. } => "unknown_network",
+            Self::PackagesOff { .. } => "packages_off",
+            Self::PackagesCaller => "packages_caller",
+            Self::PackagesLanguage { .. } => "packages_language",
+            Self::TooManyPackages { .. } => "too_many_packages",
+            Self::Package { .. } => "package",
         }
     }
 }

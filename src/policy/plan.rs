@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::Network;
+use super::{InstallPlan, Network};
 use crate::{
     images::Image,
     types::{FileId, Limits, WallTime, WorkspacePath},
@@ -42,6 +42,8 @@ pub struct RunPlan {
     pub network: Network,
     /// Whether an interpreter that waits may run it.
     pub start: Start,
+    /// What is put in before it; absent: nothing.
+    pub packages: Option<InstallPlan>,
 }
 
 /// Which interpreter a program gets. What differs is only how long it takes.

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     audit::Action,
-    broker::Refusal,
+    broker::{NotInstalled, Opening, Refusal},
+    output::{Fence, Label, Part},
     policy::SessionAsk,
     types::{LimitsRequest, whole_seconds},
 };
@@ -31,6 +32,8 @@ pub(super) struct Arguments {
     ttl_seconds: Option<u64>,
     /// Resource limits, fixed for the session.
     limits: Option<LimitsRequest>,
+    /// Packages of the language to install first, where the operator allows it: as in `run_code`.
+    packages: Option<Vec<String>>,
 }
 
 /// What `open_session` gives.
@@ -73,11 +76,16 @@ the run that started them. One run at a time; network and limits are fixed here.
             network: arguments.network,
             ttl_seconds: arguments.ttl_seconds,
             limits: arguments.limits.unwrap_or_default(),
+            packages: arguments.packages.unwrap_or_default(),
         };
         let opened = context
             .broker
             .open_session(context.caller, &ask, &context.cancelled)
             .await?;
+        let opened = match opened {
+            Opening::Opened(opened) => opened,
+            Opening::NotInstalled(failed) => return Ok(Reply::failure(not_installed(&failed))),
+        };
         let text = format!(
             "session {} · until {} or {} s idle · network {}",
             opened.session, opened.expires_at, opened.idle_seconds, opened.network
@@ -93,4 +101,23 @@ the run that started them. One run at a time; network and limits are fixed here.
         };
         Reply::new(text, &output)
     }
+}
+
+/// belljar's own account, then what the installer said, fenced.
+fn not_installed(failed: &NotInstalled) -> String {
+    let mut lines = vec![format!(
+        "packages not installed, and no session opened: the installer ended as {}{} after {} ms",
+        failed.status.name(),
+        failed
+            .exit_code
+            .map_or_else(String::new, |code| format!(" with exit code {code}")),
+        failed.duration.as_millis()
+    )];
+    let parts = [
+        (Label::Stdout, &failed.stdout),
+        (Label::Stderr, &failed.stderr),
+    ]
+    .map(|(label, shown)| Part { label, shown });
+    lines.extend(Fence::new(&parts).map(|fence| fence.text().to_owned()));
+    lines.join("\n")
 }

@@ -48,6 +48,9 @@ pub(super) struct Arguments {
     limits: Option<LimitsRequest>,
     /// Name of an egress profile that the operator configured. Absent: no network at all.
     network: Option<String>,
+    /// Packages of the language to install before the program, where the operator allows it, such as
+    /// `requests==2.32.3` or `lodash@^4`: names with versions only. The program still has no network.
+    packages: Option<Vec<String>>,
 }
 
 /// One input: exactly one of `file_id`, `text` and `base64`.
@@ -96,8 +99,27 @@ pub(super) struct Output {
     artifacts_omitted: u64,
     /// What the code ran in.
     sandbox: Sandbox,
-    /// What it reached, and what it was denied.
+    /// What it reached, and what it was denied; the installation of its packages included.
     egress: Egress,
+    /// What became of the packages that were asked for; null where none were.
+    packages: Option<Packages>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Packages {
+    /// Where they failed, the program was not started, and status, output and duration are the installer's.
+    status: PackagesStatus,
+    /// Time of the installation in milliseconds.
+    duration_ms: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PackagesStatus {
+    /// All of them were installed before the program.
+    Installed,
+    /// They were not.
+    Failed,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -249,6 +271,7 @@ fn ask(arguments: Arguments) -> Result<RunAsk, &'static str> {
         timeout_seconds: arguments.timeout_seconds,
         limits: arguments.limits.unwrap_or_default(),
         network: arguments.network,
+        packages: arguments.packages.unwrap_or_default(),
     })
 }
 
@@ -294,6 +317,14 @@ fn output(report: &RunReport) -> Output {
             fresh: report.sandbox.fresh,
         },
         egress: reached(report),
+        packages: report.packages.map(|packages| Packages {
+            status: if packages.complete {
+                PackagesStatus::Installed
+            } else {
+                PackagesStatus::Failed
+            },
+            duration_ms: millis(packages.duration),
+        }),
     }
 }
 
@@ -406,6 +437,13 @@ fn summary(report: &RunReport) -> String {
         report.language.clone(),
         format!("network {}", report.sandbox.network),
     ];
+    facts.extend(report.packages.map(|packages| {
+        if packages.complete {
+            format!("packages installed in {} ms", millis(packages.duration))
+        } else {
+            "packages not installed; the program did not start".to_owned()
+        }
+    }));
     facts.extend(
         report
             .sandbox

@@ -62,15 +62,25 @@ impl Server {
 
     /// What the client is told once, with the networks that this caller may name.
     fn instructions(&self) -> String {
+        let mut instructions = INSTRUCTIONS.to_owned();
         let networks = self.broker.networks(&self.caller);
-        if networks.is_empty() {
-            return INSTRUCTIONS.to_owned();
-        }
-        format!(
-            "{INSTRUCTIONS}\n\nWith `network` a program reaches what one of these egress profiles allows, through the proxy that its \
+        if !networks.is_empty() {
+            instructions.push_str(&format!(
+            "\n\nWith `network` a program reaches what one of these egress profiles allows, through the proxy that its \
 environment names, and nothing else: {}. A denial is policy: it answers 403 with a reason, and stands in the result.",
             networks.join(", ")
-        )
+            ));
+        }
+        let kinds = self.broker.package_kinds(&self.caller);
+        if !kinds.is_empty() {
+            let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+            instructions.push_str(&format!(
+                "\n\nWith `packages` a program of {} gets packages from the operator's registry, installed before it starts; \
+its own network does not change.",
+                kinds.join(" or ")
+            ));
+        }
+        instructions
     }
 
     async fn answer(

@@ -100,7 +100,10 @@ impl World {
             .broker
             .open_session(&Caller::Local, &ask, &CancellationToken::new())
             .await;
-        opened.unwrap().session.to_string()
+        match opened.unwrap() {
+            Opening::Opened(opened) => opened.session.to_string(),
+            Opening::NotInstalled(failed) => panic!("{failed:?}"),
+        }
     }
 
     /// A run under this profile, with the server's ports in its environment.
@@ -179,6 +182,7 @@ fn broker(settings: &Settings, state: &Path) -> Arc<Broker> {
         store: Store::open(state.join("artifacts"), Options::default()).unwrap(),
         audit,
         local: AllowedDirs::open(std::iter::empty()).unwrap(),
+        packages: Packages::new(&settings.packages, state.join("packages")),
     };
     let broker = Broker::new(settings, parts);
     broker.start().unwrap();

@@ -168,6 +168,7 @@ impl Setup {
         let parts = Parts {
             store: Store::open(state.join("artifacts"), options).unwrap(),
             local: AllowedDirs::open(self.folders).unwrap(),
+            packages: Packages::new(&settings.packages, state.join("packages")),
             engine,
             audit,
         };

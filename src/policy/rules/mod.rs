@@ -3,18 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Denial, Launch, Network, Permit, Quoted, RunAsk, RunPlan, SessionAsk, SessionTerms, Start,
-    Upload, UploadAsk, WORKSPACE, WarmUp, egress::variable_names, files, program,
+    Denial, InstallPlan, Launch, Network, Permit, Quoted, RunAsk, RunPlan, SessionAsk,
+    SessionTerms, Start, Upload, UploadAsk, WORKSPACE, WarmUp, egress::variable_names, files,
+    packages, program,
 };
 use crate::{
     config::{
-        CallerKind, EgressSettings, Injection, Languages, LimitSettings, Profile, SessionSettings,
-        Settings, list,
+        CallerKind, EgressSettings, Injection, Languages, LimitSettings, PackageSettings, Profile,
+        SessionSettings, Settings, list,
     },
     images::{Image, Language, PROGRAM_MARK},
     types::{
-        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, NO_NETWORK, WallTime,
-        WorkspacePath,
+        Caller, Cpus, LimitError, LimitField, Limits, LimitsRequest, MIB, NO_NETWORK, PackageKind,
+        WallTime, WorkspacePath,
     },
 };
 
@@ -28,6 +29,7 @@ pub struct Policy {
     sessions: SessionSettings,
     languages: Languages,
     egress: EgressSettings,
+    packages: PackageSettings,
 }
 
 impl Policy {
@@ -39,6 +41,7 @@ impl Policy {
             sessions: settings.sessions.clone(),
             languages: settings.languages.clone(),
             egress: settings.egress.clone(),
+            packages: settings.packages.clone(),
         }
     }
 
@@ -51,21 +54,25 @@ impl Policy {
         let image = self.image(&ask.language)?;
         let network = self.network(caller, ask.network.as_deref())?;
         let limits = self.limits(&ask.limits)?;
-        let plan = self.plan(image, &limits, network, ask)?;
+        let plan = self.plan(caller, image, &limits, network, ask)?;
         let launch = launch(image, limits, &plan.code);
         Ok((permit(launch, caller), permit(plan, caller)))
     }
 
-    /// A session: what to start, and the terms that hold until it ends.
+    /// A session: what to start, the terms that hold until it ends, and what to put in first.
     pub fn open_session(
         &self,
         caller: &Caller,
         ask: &SessionAsk,
-    ) -> Result<(Permit<Launch>, SessionTerms), Denial> {
+    ) -> Result<(Permit<Launch>, SessionTerms, Option<InstallPlan>), Denial> {
         let image = self.image(&ask.language)?;
         let network = self.network(caller, ask.network.as_deref())?;
         let limits = self.limits(&ask.limits)?;
         let ttl = self.ttl(ask.ttl_seconds)?;
+        let install = match image.languages.first() {
+            Some(language) => self.install(caller, image, language, &ask.packages, &limits)?,
+            None => None,
+        };
         let terms = SessionTerms {
             language: image.name.clone(),
             image: Arc::clone(image),
@@ -74,7 +81,7 @@ impl Policy {
             ttl,
             idle: self.sessions.idle.min(ttl),
         };
-        Ok((permit(launch(image, limits, ""), caller), terms))
+        Ok((permit(launch(image, limits, ""), caller), terms, install))
     }
 
     /// A sandbox that the operator wants ready for whoever comes: the defaults of a language.
@@ -105,7 +112,7 @@ impl Policy {
             ..LimitsRequest::default()
         };
         let limits = Limits::within(&output, &terms.limits, &self.limits.ceiling)?;
-        self.plan(&terms.image, &limits, terms.network.clone(), ask)
+        self.plan(caller, &terms.image, &limits, terms.network.clone(), ask)
             .map(|plan| permit(plan, caller))
     }
 
@@ -192,10 +199,7 @@ impl Policy {
     }
 
     fn profiles(&self, caller: &Caller) -> impl Iterator<Item = &Arc<Profile>> {
-        let kind = match caller {
-            Caller::Local => CallerKind::Local,
-            Caller::Token(_) => CallerKind::Token,
-        };
+        let kind = kind(caller);
         self.egress
             .profiles
             .values()
@@ -219,8 +223,59 @@ impl Policy {
         }
     }
 
+    /// The kinds of packages that `caller` may ask for.
+    #[must_use]
+    pub fn package_kinds(&self, caller: &Caller) -> Vec<PackageKind> {
+        [PackageKind::Python, PackageKind::JavaScript]
+            .into_iter()
+            .filter(|kind| self.packages.registry(*kind).is_some())
+            .filter(|_| self.packages.callers.contains(&kind(caller)))
+            .collect()
+    }
+
+    /// What is put in before a program of `language`; nothing where nothing is asked for.
+    fn install(
+        &self,
+        caller: &Caller,
+        image: &Image,
+        language: &Language,
+        asked: &[String],
+        limits: &Limits,
+    ) -> Result<Option<InstallPlan>, Denial> {
+        if asked.is_empty() {
+            return Ok(None);
+        }
+        let Some(installer) = &language.packages else {
+            let with = |language: &&Language| language.packages.is_some();
+            let images = self.languages.images().iter();
+            return Err(Denial::PackagesLanguage {
+                language: language.name.clone(),
+                known: list(images.flat_map(|image| &image.languages).filter(with)),
+            });
+        };
+        let Some(registry) = self.packages.registry(installer.kind) else {
+            return Err(Denial::PackagesOff {
+                kind: installer.kind,
+            });
+        };
+        if !self.packages.callers.contains(&kind(caller)) {
+            return Err(Denial::PackagesCaller);
+        }
+        Ok(Some(InstallPlan::new(
+            installer,
+            registry,
+            packages::parse(installer.kind, asked)?,
+            image_env(image, language),
+            (
+                WallTime::from_secs(self.packages.timeout.as_secs()),
+                limits.output_kib,
+            ),
+        )))
+    }
+
     fn plan(
         &self,
+        caller: &Caller,
         image: &Image,
         limits: &Limits,
         network: Network,
@@ -237,7 +292,13 @@ impl Policy {
         program::check_stdin(ask.stdin.as_deref())?;
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
-        let start = start(language, &ask.args, &ask.env, &network);
+        let packages = self.install(caller, image, language, &ask.packages, limits)?;
+        let start = if packages.is_none() {
+            start(language, &ask.args, &ask.env, &network)
+        } else {
+            // One that waits looked for packages before they came.
+            Start::Cold
+        };
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
@@ -258,7 +319,15 @@ impl Policy {
             env: ask.env,
             network,
             image_env: image_env(image, language),
+            packages,
         })
+    }
+}
+
+fn kind(caller: &Caller) -> CallerKind {
+    match caller {
+        Caller::Local => CallerKind::Local,
+        Caller::Token(_) => CallerKind::Token,
     }
 }
 

@@ -389,7 +389,7 @@ fn an_upload_must_fit_the_sessions_workspace() {
         },
         ..session("python")
     };
-    let (_, terms) = policy.open_session(&Caller::Local, &small).unwrap();
+    let (_, terms, _) = policy.open_session(&Caller::Local, &small).unwrap();
     let ask = || UploadAsk {
         path: "x".to_owned(),
         source: crate::policy::FileSource::Text("x".repeat(2 * 1024 * 1024)),
