@@ -14,6 +14,7 @@
 mod clients;
 mod corpus;
 mod days;
+mod packages;
 mod registries;
 mod secrets;
 mod support;

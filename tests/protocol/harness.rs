@@ -13,6 +13,7 @@ use belljar::{
     audit::{Log, Logs},
     broker::{Broker, Parts},
     config::{FileOrigin, Settings},
+    egress::Packages,
     engine::{
         Engine, EngineOptions, Instance,
         daemon::DaemonError,

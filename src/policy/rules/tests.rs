@@ -269,7 +269,7 @@ fn a_lease_has_a_range_and_idle_is_never_longer() {
     ] {
         assert_eq!(reason(open(seconds)), expected, "{seconds:?}");
     }
-    let (_, terms) = open(Some(60)).unwrap();
+    let (_, terms, _) = open(Some(60)).unwrap();
     assert_eq!(terms.ttl, Duration::from_mins(1));
     assert_eq!(terms.idle, Duration::from_mins(1));
 }
