@@ -353,7 +353,15 @@ impl Broker {
             Some(credentials) => {
                 let recorder = Arc::clone(&self.recorder);
                 let clerk = Clerk::new(recorder, order.caller, order.run_id, &order.plan.network);
-                Some(Outlet::open(sandbox, credentials, Arc::new(clerk)).await?)
+                Some(
+                    Outlet::open(
+                        sandbox,
+                        credentials,
+                        &order.plan.egress_env,
+                        Arc::new(clerk),
+                    )
+                    .await?,
+                )
             }
         };
         let closed = BTreeMap::new();

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     config::{
-        CallerKind, EgressSettings, Injection, Languages, LimitSettings, Profile, SessionSettings,
-        Settings, list,
+        CallerKind, EgressSettings, Languages, LimitSettings, Profile, SessionSettings, Settings,
+        list,
     },
     images::{Image, Language, PROGRAM_MARK},
     types::{
@@ -237,7 +237,7 @@ impl Policy {
         program::check_stdin(ask.stdin.as_deref())?;
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
-        let start = start(language, &ask.args, &ask.env, &network);
+        let start = start(image, language, &ask, &network);
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
@@ -256,6 +256,7 @@ impl Policy {
             timeout,
             output_kib: limits.output_kib,
             env: ask.env,
+            egress_env: image.egress_env.clone(),
             network,
             image_env: image_env(image, language),
         })
@@ -292,27 +293,15 @@ fn warm_up(image: &Image, code: &str) -> Option<WarmUp> {
 }
 
 /// A waiting interpreter is only for programs that would not notice.
-fn start(
-    language: &Language,
-    args: &[String],
-    env: &BTreeMap<String, String>,
-    network: &Network,
-) -> Start {
-    let egress = network.profile().into_iter().flat_map(|profile| {
-        let stand_ins = profile
-            .secrets
-            .iter()
-            .filter_map(|secret| match &secret.inject {
-                Injection::Placeholder { variable } => Some(variable.as_str()),
-                Injection::Header { .. } | Injection::Basic { .. } => None,
-            });
-        let fixed = variable_names().map(|name| -> &str { name });
-        fixed.chain(stand_ins)
-    });
-    let mut names: Vec<&str> = env.keys().map(String::as_str).collect();
-    names.extend(egress);
+fn start(image: &Image, language: &Language, ask: &RunAsk, network: &Network) -> Start {
+    let mut names: Vec<&str> = ask.env.keys().map(String::as_str).collect();
+    if let Network::Profile(profile) = network {
+        names.extend(variable_names().map(|name| -> &str { name }));
+        names.extend(image.egress_env.keys().map(String::as_str));
+        names.extend(profile.stand_ins());
+    }
     match &language.warm {
-        Some(warm) if warm.suits(args, &names) => Start::Warm,
+        Some(warm) if warm.suits(&ask.args, &names) => Start::Warm,
         Some(_) | None => Start::Cold,
     }
 }
