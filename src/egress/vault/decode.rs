@@ -111,7 +111,7 @@ impl Decoder {
     /// Tells zlib's format from the bare one by its header (RFC 1950, 2.2).
     fn deflate(first: u8, second: u8) -> Self {
         let method_is_deflate = first & 0x0f == 8 && first >> 4 <= 7;
-        if method_is_deflate && u16::from_be_bytes([first, second]) % 31 == 0 {
+        if method_is_deflate && u16::from_be_bytes([first, second]).is_multiple_of(31) {
             Self::Zlib(Box::new(ZlibDecoder::new(Sink::default())))
         } else {
             Self::Bare(Box::new(DeflateDecoder::new(Sink::default())))

@@ -266,9 +266,7 @@ impl BodyRedactor {
     }
 
     fn clean(&mut self, end: bool) -> Bytes {
-        let mut out = Vec::with_capacity(self.held.len());
-        self.known.searcher().clean(&mut self.held, end, &mut out);
-        out.into()
+        self.known.searcher().clean(&mut self.held, end).into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Finds credentials in bytes that come in pieces, and puts a note in their place.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, Input, MatchKind};
 
@@ -66,17 +66,13 @@ impl Searcher {
 
     /// A whole text without credentials; none where it has none.
     pub(super) fn cleaned(&self, text: &[u8]) -> Option<Vec<u8>> {
-        self.finds(text).then(|| {
-            let mut held = text.to_vec();
-            let mut out = Vec::with_capacity(text.len());
-            self.clean(&mut held, true, &mut out);
-            out
-        })
+        self.finds(text)
+            .then(|| self.clean(&mut text.to_vec(), true))
     }
 
-    /// Moves from `held` to `out` what is certain to be no part of a credential, notes in the place of credentials.
+    /// Takes from `held` what is certain to be no part of a credential, with notes in the place of credentials.
     /// What may be the beginning of one stays in `held`: less than the longest form, and nothing at the `end`.
-    pub(super) fn clean(&self, held: &mut Vec<u8>, end: bool, out: &mut Vec<u8>) {
+    pub(super) fn clean(&self, held: &mut Vec<u8>, end: bool) -> Vec<u8> {
         let undecided = |from: usize| {
             if end {
                 held.len()
@@ -84,6 +80,7 @@ impl Searcher {
                 self.undecided(held, from)
             }
         };
+        let mut out = Vec::new();
         let mut at = 0;
         let mut until = undecided(at);
         while let Some(found) = self.table.find(Input::new(held.as_slice()).range(at..)) {
@@ -98,8 +95,14 @@ impl Searcher {
                 until = undecided(at);
             }
         }
-        out.extend_from_slice(&held[at..until]);
-        held.drain(..until);
+        // Into memory of its own, so that one large piece does not hold on to as much for as long as the body lasts.
+        let rest = held.split_off(until);
+        let decided = mem::replace(held, rest);
+        if at == 0 {
+            return decided;
+        }
+        out.extend_from_slice(&decided[at..]);
+        out
     }
 
     /// From where on `text` may be the beginning of a form that is not all there; its length if nowhere.

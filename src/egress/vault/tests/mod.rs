@@ -35,7 +35,7 @@ fn spec(name: &str, value: &str, hosts: &[&str], inject: Injection) -> SecretSpe
 fn printing(value: &str) -> SecretSource {
     SecretSource::Command {
         argv: ["printf", "%s\n", value].map(str::to_owned).to_vec(),
-        ttl: Duration::from_secs(600),
+        ttl: Duration::from_mins(10),
     }
 }
 

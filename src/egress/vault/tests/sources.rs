@@ -14,7 +14,7 @@ async fn from(source: SecretSource) -> Result<String, String> {
 fn command(argv: &[&str]) -> SecretSource {
     SecretSource::Command {
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-        ttl: Duration::from_secs(600),
+        ttl: Duration::from_mins(10),
     }
 }
 
@@ -165,6 +165,28 @@ async fn the_secret_that_is_missing_is_named() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn secrets_are_minted_at_the_same_time() {
+    // Each waits for the other at the pipe: one after the other, neither would ever end.
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    let mut writes = spec("writes", "", &["api.lab.test"], placeholder("A"));
+    writes.from = command(&["sh", "-c", "echo met > \"$1\"; echo first-token", "x", pipe]);
+    let mut reads = spec("reads", "", &["api.lab.test"], placeholder("B"));
+    reads.from = command(&[
+        "sh",
+        "-c",
+        "cat \"$1\" > /dev/null; echo second-token",
+        "x",
+        pipe,
+    ]);
+    assert_eq!(vault(vec![writes, reads]).await.env().len(), 2);
+}
+
 /// Prints another token at each run, and fails when there is none left.
 #[cfg(unix)]
 fn minting(tokens: &[&str], ttl: Duration) -> (tempfile::TempDir, SecretSource) {
@@ -193,7 +215,7 @@ async fn sent(vault: &Vault) -> Result<String, SecretError> {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_command_is_asked_once_as_long_as_its_secret_is_good() {
-    let (_folder, source) = minting(&["first-token"], Duration::from_secs(600));
+    let (_folder, source) = minting(&["first-token"], Duration::from_mins(10));
     let mut one = spec("one", "", &["api.lab.test"], bearer());
     one.from = source;
     let vault = vault(vec![one]).await;
