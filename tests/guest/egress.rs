@@ -194,7 +194,8 @@ say(heard.count(b'ok'), len(full))";
         panic!("{out}")
     };
     assert_eq!(served + full, 200);
-    // None of them was closed by the program yet: that the server has let go is enough. Those that were carried come on top of those that waited, as far as they had left the queue by then.
+    // The program has closed none of them yet: that the server has let go is enough. Those that were carried come on
+    // top of those that waited, as far as they had left the queue by then.
     assert!((WAITING..=WAITING + PLACES).contains(&served), "{out}");
     assert_eq!(most.load(Ordering::SeqCst), PLACES);
     assert!(!sandbox.tether.is_lost());
