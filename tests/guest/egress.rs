@@ -59,8 +59,8 @@ async fn beside<T>(
             .await
             .unwrap()
     };
-    let (said, served) = tokio::join!(program, server);
-    (fine(&said), served)
+    let (said, outcome) = tokio::join!(program, server);
+    (fine(&said), outcome)
 }
 
 fn fine(said: &Said) -> String {
@@ -70,7 +70,7 @@ fn fine(said: &Said) -> String {
 
 async fn read_to_end(connection: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
-    connection.read_to_end(&mut bytes).await.unwrap();
+    while connection.read_buf(&mut bytes).await.unwrap() > 0 {}
     bytes
 }
 
