@@ -7,10 +7,10 @@
 //!
 //! # Theory of operation
 //! One thread drives a tokio runtime. [`link`] accepts the streams that the server opens and serves
-//! each in a local task; [`run`] runs at most one program at a time,
-//! [`prefork`] has an interpreter wait for it, [`files`] writes and reads,
-//! [`walk`] lists, and [`egress`] carries the programs' connections to the server. When the connection ends, PID 1 exits, and the kernel kills whatever is left in
-//! its pid namespace.
+//! each in a local task; [`run`] runs at most one program at a time, [`prefork`] has an interpreter
+//! wait for it, [`files`] writes and reads, [`walk`] lists, and [`egress`] carries the programs'
+//! connections to the server. When the connection ends, PID 1 exits, and the kernel kills whatever is
+//! left in its pid namespace.
 
 mod beneath;
 mod egress;

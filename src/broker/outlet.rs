@@ -57,11 +57,13 @@ impl Outlet {
     pub(super) async fn open(
         sandbox: &Sandbox,
         credentials: Credentials,
+        image_env: &BTreeMap<String, String>,
         witness: Arc<dyn Witness>,
     ) -> Result<Self, Refusal> {
         let relay = Arc::new(Relay::new(credentials.profile, credentials.vault, witness));
         let door = sandbox.open_egress(relay.trust().to_vec()).await?;
         let mut variables = policy::variables(&door.proxy(), door.trust_file());
+        variables.extend(image_env.clone());
         variables.extend(relay.env());
         let serving = Arc::clone(&relay);
         let serving = carry(door, move |connection| {

@@ -407,7 +407,8 @@ impl Broker {
                 let recorder = Arc::clone(&self.recorder);
                 let network = order.plan.network.name();
                 let clerk = Clerk::new(recorder, order.caller, order.run_id, network);
-                Some(Outlet::open(sandbox, credentials, Arc::new(clerk)).await?)
+                let image_env = &order.plan.egress_env;
+                Some(Outlet::open(sandbox, credentials, image_env, Arc::new(clerk)).await?)
             }
         };
         let closed = BTreeMap::new();

@@ -2,7 +2,7 @@
 //!
 //! Speaks no HTTP/2 in the clear, and lets no connection become another protocol.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::poll_fn, sync::Arc, time::Duration};
 
 use hyper::{
     Response,
@@ -59,13 +59,13 @@ where
     let service = service_fn(|request| {
         // What follows a chunked body is not vetted.
         let last = verdict.must_close();
-        async move {
+        Box::pin(async move {
             let mut answer = exchange::answer(relay, way, request).await;
             if last {
                 close_after(&mut answer);
             }
             Ok::<_, Infallible>(answer)
-        }
+        })
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -76,18 +76,21 @@ where
         // program that has said all it has to say still gets its answer.
         .half_close(true)
         .serve_connection(TokioIo::new(guard), service);
-    let ended = (&mut connection).await;
-    let Some(denial) = verdict.refusal() else {
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection from inside ended");
-        }
+    // Without a shutdown: there may be something left to say.
+    let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
+    let refusal = verdict.refusal();
+    if let (Err(error), None) = (ended, refusal) {
+        // An answer may have been cut off: without a proper end nobody takes it for whole.
+        tracing::debug!(%error, "a connection from inside ended");
         return;
-    };
-    let denial = relay.ledger.denied(way.refused(), denial);
-    let reply = Reply::denied(denial, way.endpoint()).raw();
+    }
     let mut io = connection.into_parts().io.into_inner().into_inner();
-    // The program may be gone, and is owed nothing more.
-    let _ = io.write_all(&reply).await;
+    // The program may be gone, and is owed nothing more: what cannot be written is left.
+    if let Some(denial) = refusal {
+        let denial = relay.ledger.denied(way.refused(), denial);
+        let reply = Reply::denied(denial, way.endpoint()).raw();
+        let _ = io.write_all(&reply).await;
+    }
     let _ = io.shutdown().await;
 }
 

@@ -40,6 +40,8 @@ pub struct RunPlan {
     pub image_env: BTreeMap<String, String>,
     /// What it may reach.
     pub network: Network,
+    /// The image's variables of programs that may reach something.
+    pub egress_env: BTreeMap<String, String>,
     /// Whether an interpreter that waits may run it.
     pub start: Start,
     /// What is put in before it; absent: nothing.

@@ -91,6 +91,18 @@ pub struct Profile {
     pub callers: Vec<CallerKind>,
 }
 
+impl Profile {
+    /// The variables in which programs find stand-ins for secrets.
+    pub fn stand_ins(&self) -> impl Iterator<Item = &str> {
+        self.secrets
+            .iter()
+            .filter_map(|secret| match &secret.inject {
+                Injection::Placeholder { variable } => Some(variable.as_str()),
+                Injection::Header { .. } | Injection::Basic { .. } => None,
+            })
+    }
+}
+
 /// One thing that is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {

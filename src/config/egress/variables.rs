@@ -20,7 +20,7 @@ const OF_THE_PROXY: [&str; 12] = [
     "CARGO_HTTP_PROXY",
 ];
 /// Where programs look for the certificates that they trust, in any case of letters.
-const OF_TRUST: [&str; 15] = [
+const OF_TRUST: [&str; 16] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
@@ -36,6 +36,7 @@ const OF_TRUST: [&str; 15] = [
     "DENO_CERT",
     "JAVA_TOOL_OPTIONS",
     "HTTPLIB2_CA_CERTS",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];
 
 /// Whether belljar sets the variable for programs, or the loader obeys it: nothing of the operator's or the caller's

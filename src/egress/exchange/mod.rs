@@ -9,14 +9,13 @@ mod headers;
 
 use std::sync::Arc;
 
-use http_body_util::Full;
 use hyper::{
-    Request, Response, StatusCode,
-    body::{Body as _, Bytes, Incoming},
+    Request, Response, StatusCode, Uri,
+    body::{Bytes, Incoming},
     http::uri::PathAndQuery,
 };
 
-pub(super) use body::{AnswerBody, Broken};
+pub(super) use body::AnswerBody;
 use destination::Astray;
 pub(super) use destination::Way;
 
@@ -28,7 +27,10 @@ use super::{
     upstream::{self, RequestBody},
     vault::Plan,
 };
-use crate::{policy::EgressDenial, types::Endpoint};
+use crate::{
+    policy::{self, EgressDenial},
+    types::Endpoint,
+};
 
 /// Answers one request: with the server's answer, or with the reason why there is none.
 pub(super) async fn answer(
@@ -54,13 +56,13 @@ fn refuse(
     request: &Request<Incoming>,
     astray: &Astray,
 ) -> Response<AnswerBody> {
-    let target = target(request);
+    let target = policy::egress::canonical_target(target(request.uri()));
     let what = match &astray.target {
         Ok(endpoint) => Refused::Request(RequestLine {
             scheme: way.scheme(),
             endpoint,
             method: request.method().as_str(),
-            target: target.as_str(),
+            target: &target,
         }),
         Err(came) => Refused::Unparsed(came),
     };
@@ -74,13 +76,13 @@ async fn forward(
     endpoint: &Endpoint,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, DialError> {
-    let target = target(&request);
     let (mut head, body) = request.into_parts();
+    let target = policy::egress::canonical_target(target(&head.uri));
     let line = RequestLine {
         scheme: way.scheme(),
         endpoint,
         method: head.method.as_str(),
-        target: target.as_str(),
+        target: &target,
     };
     let denied = |denial| DialError::Denied(relay.ledger.denied(Refused::Request(line), denial));
     let redactor = relay.vault.redactor();
@@ -95,8 +97,8 @@ async fn forward(
             tracing::warn!(%error, "a request was not sent");
             DialError::Failed(UpstreamFailure::SecretUnavailable)
         })?;
-    let uri = upstream::uri(way.scheme(), endpoint, target.clone())
-        .map_err(|_| denied(EgressDenial::MalformedHead))?;
+    let uri = upstream::uri(way.scheme(), endpoint, &target)
+        .ok_or_else(|| denied(EgressDenial::MalformedHead))?;
     relay
         .ledger
         .request(&line, secrets)
@@ -106,7 +108,10 @@ async fn forward(
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = head.headers;
-    let (mut answer, body) = relay.upstream().send(request).await?.into_parts();
+    let sent = relay.upstream().send(request).await;
+    let (mut answer, body) = sent
+        .map_err(|error| overdrawn(relay, endpoint).unwrap_or(error))?
+        .into_parts();
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(DialError::Failed(UpstreamFailure::Protocol));
     }
@@ -141,11 +146,16 @@ async fn forward(
     Ok(response)
 }
 
-/// The path and query, as they will be sent.
-fn target(request: &Request<Incoming>) -> PathAndQuery {
-    let said = request.uri().path_and_query();
-    said.cloned()
-        .unwrap_or_else(|| PathAndQuery::from_static("/"))
+/// The denial where a budget is used up: HTTP/2 tells no more of what broke its connection than that it broke.
+fn overdrawn(relay: &Shared, endpoint: &Endpoint) -> Option<DialError> {
+    let received = relay.ledger.received(endpoint, 0);
+    let sent = relay.ledger.room_to_send(endpoint);
+    received.and(sent).err().map(DialError::Denied)
+}
+
+/// The path and query, as they came.
+fn target(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
 fn own(reply: &Reply) -> Response<AnswerBody> {

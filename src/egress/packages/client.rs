@@ -15,7 +15,6 @@ use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body as _, Incoming},
     header::{ACCEPT, CONTENT_ENCODING, USER_AGENT},
-    http::uri::PathAndQuery,
 };
 use tokio::time::timeout;
 
@@ -227,9 +226,8 @@ impl Client {
 impl Allowed<'_> {
     /// Sends the request, and answers with what came, of which at most `most` bytes are taken.
     pub(super) async fn send(&self, accept: &'static str, most: u64) -> Result<Answer, Failure> {
-        let target = PathAndQuery::try_from(self.url.target()).map_err(|_| Failure::Malformed)?;
-        let uri = upstream::uri(self.url.scheme, &self.url.endpoint, target)
-            .map_err(|_| Failure::Malformed)?;
+        let uri = upstream::uri(self.url.scheme, &self.url.endpoint, self.url.target())
+            .ok_or(Failure::Malformed)?;
         let request = Request::builder()
             .method(Method::GET)
             .uri(uri)

@@ -189,7 +189,11 @@ async fn a_url_is_made_of_the_endpoint_alone() {
             "http://127.0.0.1:8080/a?b",
         ),
     ] {
-        let made = upstream::uri(scheme, &endpoint, "/a?b".parse().unwrap()).unwrap();
+        let made = upstream::uri(scheme, &endpoint, "/a?b").unwrap();
         assert_eq!(made.to_string(), url);
+    }
+    for none in ["*", "", "a", "/a#b", "//x y"] {
+        let made = upstream::uri(Scheme::Https, &endpoint(HOST, 443), none);
+        assert_eq!(made, None, "{none}");
     }
 }

@@ -11,12 +11,7 @@ mod roots;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use hyper::{
-    Request, Response, Uri,
-    body::Incoming,
-    http::uri::{InvalidUriParts, PathAndQuery, Scheme as UriScheme},
-    rt::Executor,
-};
+use hyper::{Request, Response, Uri, body::Incoming, http::uri::Scheme as UriScheme, rt::Executor};
 use hyper_util::{client::legacy::Client, rt::TokioTimer};
 use tokio_util::sync::CancellationToken;
 
@@ -95,12 +90,8 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// The URL that a request goes to, made of what was decided and of nothing else.
-pub(super) fn uri(
-    scheme: Scheme,
-    endpoint: &Endpoint,
-    target: PathAndQuery,
-) -> Result<Uri, hyper::http::Error> {
+/// The URL that a request goes to, made of what was decided and of nothing else. None where `target` is no path.
+pub(super) fn uri(scheme: Scheme, endpoint: &Endpoint, target: &str) -> Option<Uri> {
     let (scheme, default_port) = match scheme {
         Scheme::Https => (UriScheme::HTTPS, 443),
         Scheme::Http => (UriScheme::HTTP, 80),
@@ -111,11 +102,15 @@ pub(super) fn uri(
     } else {
         endpoint.to_string()
     };
-    Uri::builder()
+    let uri = Uri::builder()
         .scheme(scheme)
         .authority(authority)
         .path_and_query(target)
         .build()
+        .ok()?;
+    // Not `*`, and nothing that was read as something else than what was decided.
+    let same = uri.path_and_query().is_some_and(|said| said == target);
+    (same && target.starts_with('/')).then_some(uri)
 }
 
 /// Runs what belongs to a relay, until it ends: no connection outlives its run.

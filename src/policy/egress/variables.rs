@@ -65,6 +65,7 @@ mod tests {
         let variables = variables("127.0.0.1:3128", "/tmp/ca.pem");
         assert_eq!(variables.len(), names().count());
         assert!(names().all(|name| variables.contains_key(name)));
+        assert!(names().all(crate::config::is_reserved_variable));
         assert_eq!(variables["https_proxy"], "http://127.0.0.1:3128");
         assert_eq!(variables["ALL_PROXY"], variables["http_proxy"]);
         assert_eq!(variables["SSL_CERT_FILE"], "/tmp/ca.pem");

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::{
-        CallerKind, EgressSettings, Injection, Languages, LimitSettings, PackageSettings, Profile,
+        CallerKind, EgressSettings, Languages, LimitSettings, PackageSettings, Profile,
         SessionSettings, Settings, list,
     },
     images::{Image, Language, PROGRAM_MARK},
@@ -293,12 +293,7 @@ impl Policy {
         program::check_args(&ask.args)?;
         program::check_env(&ask.env)?;
         let packages = self.install(caller, image, language, &ask.packages, limits)?;
-        let start = if packages.is_none() {
-            start(language, &ask.args, &ask.env, &network)
-        } else {
-            // One that waits looked for packages before they came.
-            Start::Cold
-        };
+        let start = start(image, language, &ask, &network);
         let program = files::parse_path(&language.program)?;
         let timeout = match ask.timeout_seconds {
             None => self.limits.timeout,
@@ -317,6 +312,7 @@ impl Policy {
             timeout,
             output_kib: limits.output_kib,
             env: ask.env,
+            egress_env: image.egress_env.clone(),
             network,
             image_env: image_env(image, language),
             packages,
@@ -361,27 +357,19 @@ fn warm_up(image: &Image, code: &str) -> Option<WarmUp> {
 }
 
 /// A waiting interpreter is only for programs that would not notice.
-fn start(
-    language: &Language,
-    args: &[String],
-    env: &BTreeMap<String, String>,
-    network: &Network,
-) -> Start {
-    let egress = network.profile().into_iter().flat_map(|profile| {
-        let stand_ins = profile
-            .secrets
-            .iter()
-            .filter_map(|secret| match &secret.inject {
-                Injection::Placeholder { variable } => Some(variable.as_str()),
-                Injection::Header { .. } | Injection::Basic { .. } => None,
-            });
-        let fixed = variable_names().map(|name| -> &str { name });
-        fixed.chain(stand_ins)
-    });
-    let mut names: Vec<&str> = env.keys().map(String::as_str).collect();
-    names.extend(egress);
+fn start(image: &Image, language: &Language, ask: &RunAsk, network: &Network) -> Start {
+    if !ask.packages.is_empty() {
+        // It looked for what can be imported before they came.
+        return Start::Cold;
+    }
+    let mut names: Vec<&str> = ask.env.keys().map(String::as_str).collect();
+    if let Network::Profile(profile) = network {
+        names.extend(variable_names().map(|name| -> &str { name }));
+        names.extend(image.egress_env.keys().map(String::as_str));
+        names.extend(profile.stand_ins());
+    }
     match &language.warm {
-        Some(warm) if warm.suits(args, &names) => Start::Warm,
+        Some(warm) if warm.suits(&ask.args, &names) => Start::Warm,
         Some(_) | None => Start::Cold,
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::egress) use server::{Identity, Server};
 
 use crate::{
     config::{Budget, CallerKind, HostPattern, Profile, Rule, SecretSpec, Uninspectable},
-    egress::{Decided, Relay, Unrecorded, Witness, upstream::Upstream},
+    egress::{Decided, Relay, Unrecorded, Vault, Witness, upstream::Upstream},
     types::{Host, ProfileName},
 };
 
@@ -69,7 +69,9 @@ impl Lab {
         change(&mut profile);
         let recorder = Arc::new(Recorder::default());
         let witness = Arc::clone(&recorder) as Arc<dyn Witness>;
-        let relay = Relay::open(Arc::new(profile), witness).await.unwrap();
+        let profile = Arc::new(profile);
+        let vault = Vault::open(&profile).await.unwrap();
+        let relay = Relay::new(profile, vault, witness);
         Self {
             relay: Arc::new(relay),
             server,
