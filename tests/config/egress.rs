@@ -186,6 +186,7 @@ fn the_schema_takes_what_the_fixtures_say() {
         "[egress.lab]\nallow = [{ port = 443 }]\n",
         "[egress.lab]\nallow = [{ host = \"a.test\", method = [] }]\n",
         "[secrets.s]\nvalue = \"x\"\n",
+        "[packages.python]\nregistry = \"x\"\n",
     ] {
         assert!(!jsonschema::is_valid(&schema, &read(wrong)), "{wrong}");
     }

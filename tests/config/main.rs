@@ -198,6 +198,8 @@ fn each_bad_file_says_what_is_wrong() {
         "OutOfRange",
         "PoolFloor",
         "PoolLanguage",
+        "RegistryQuery",
+        "RegistryUrl",
         "SessionsFillAll",
     ];
     assert_eq!(rules, expected.map(str::to_owned).into());

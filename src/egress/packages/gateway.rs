@@ -74,7 +74,7 @@ pub struct Gateway {
     origin: String,
     /// What the pages that were served link to, by digest and name.
     links: Mutex<HashMap<(Digest, String), Link>>,
-    requests: AtomicU64,
+    pub(super) requests: AtomicU64,
     stop: CancellationToken,
 }
 

@@ -19,6 +19,8 @@ mod page;
 mod path;
 mod python;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, sync::Arc};
 
