@@ -1,7 +1,7 @@
 //! The protocol's handler: lists the tools, hands each call to its tool, and makes sure that every call is
 //! answered, whatever happens to it.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{fmt::Write as _, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
 use rmcp::{
@@ -65,20 +65,24 @@ impl Server {
         let mut instructions = INSTRUCTIONS.to_owned();
         let networks = self.broker.networks(&self.caller);
         if !networks.is_empty() {
-            instructions.push_str(&format!(
-            "\n\nWith `network` a program reaches what one of these egress profiles allows, through the proxy that its \
+            // Writing to a `String` cannot fail.
+            let _ = write!(
+                instructions,
+                "\n\nWith `network` a program reaches what one of these egress profiles allows, through the proxy that its \
 environment names, and nothing else: {}. A denial is policy: it answers 403 with a reason, and stands in the result.",
-            networks.join(", ")
-            ));
+                networks.join(", ")
+            );
         }
         let kinds = self.broker.package_kinds(&self.caller);
         if !kinds.is_empty() {
             let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
-            instructions.push_str(&format!(
+            // Writing to a `String` cannot fail.
+            let _ = write!(
+                instructions,
                 "\n\nWith `packages` a program of {} gets packages from the operator's registry, installed before it starts; \
 its own network does not change.",
                 kinds.join(" or ")
-            ));
+            );
         }
         instructions
     }

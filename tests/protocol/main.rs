@@ -18,6 +18,7 @@ mod harness;
 mod http;
 mod launch;
 mod local;
+mod packages;
 mod pool;
 mod resources;
 mod run;

@@ -277,8 +277,8 @@ async fn a_container_that_is_slow_to_go_holds_nobody_up() {
 
 #[tokio::test]
 async fn a_result_says_where_its_time_went_to_programs_alone() {
-    const STAGES: [&str; 8] = [
-        "queue", "lease", "send", "start", "run", "drain", "collect", "reply",
+    const STAGES: [&str; 9] = [
+        "queue", "lease", "install", "send", "start", "run", "drain", "collect", "reply",
     ];
     let world = World::new().await;
     let session = world.open(json!({})).await;

@@ -45,7 +45,7 @@ const MAX_RECEIVED_BYTES: u64 = 16 * 1024 * MIB;
 /// How long one connection may last, in seconds: an installation ends long before.
 const MAX_SECONDS: u64 = 24 * 3600;
 /// How long a server may take for the next piece of a body. Stops one that begins a file and never ends it.
-const PIECE_PATIENCE: Duration = Duration::from_secs(60);
+const PIECE_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why there is no answer from a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

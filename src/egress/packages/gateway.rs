@@ -51,7 +51,7 @@ const MAX_FILE_BYTES: u64 = 1024 * MIB;
 /// How old a page may be that stands in for a registry that cannot be reached.
 const STALEST: Duration = Duration::from_hours(7 * 24);
 /// How long the head of a request may take.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 /// The largest head of a request, and the most headers.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
@@ -299,6 +299,7 @@ impl Drop for Gateway {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn of_cache(error: io::Error) -> Failure {
     tracing::error!(%error, "the cache of packages failed");
     Failure::Cache

@@ -76,6 +76,18 @@ impl Guest {
     }
 }
 
+/// What an installer does: there is every package but `missing`, and it never comes to the end of `endless`.
+fn install(argv: &[String]) -> Vec<u8> {
+    let wants = |package: &str| argv.iter().any(|word| word == package);
+    if wants("missing") {
+        b"err no such package: missing\nexit 1".to_vec()
+    } else if wants("endless") {
+        b"hang".to_vec()
+    } else {
+        Vec::new()
+    }
+}
+
 impl Script<'_> {
     async fn play(mut self, kill: &CancellationToken) -> Result<(), FrameError> {
         let started = Instant::now();
@@ -83,12 +95,10 @@ impl Script<'_> {
         let warm =
             waited && self.spec.warm.is_some() || self.guest.always_warm.load(Ordering::Relaxed);
         self.writer.send(&FromRun::Started { warm }).await?;
-        let text = self
-            .spec
-            .program
-            .as_ref()
-            .map(|file| file.bytes.clone())
-            .unwrap_or_default();
+        let text = match &self.spec.program {
+            Some(file) => file.bytes.clone(),
+            None => install(&self.spec.argv),
+        };
         let steps = parse(&String::from_utf8_lossy(&text));
         let timeout = Duration::from_millis(self.spec.timeout_ms);
         let (end, ended_by) = match steps {

@@ -1,6 +1,7 @@
 //! The scripted guest's language: one command a line, carried out in order. Empty lines and lines
 //! that start with `#` are passed over. A script that comes to its end exits with 0; a line that is
-//! no command ends it with 127 and says so on standard error.
+//! no command ends it with 127 and says so on standard error. A run without a program is an installer's, which
+//! installs every package but `missing`, and never ends with `endless`.
 //!
 //! | line | does |
 //! |---|---|
