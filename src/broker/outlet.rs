@@ -3,17 +3,16 @@
 //! The engine carries connections from inside, the relay decides on them and sends them on, and every decision is a
 //! line in the audit log before it takes effect. A run without a profile has none of this.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use tokio::task::JoinSet;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{Refusal, record::Recorder};
 use crate::{
     audit::{Action, Decision, EgressRecord, Event},
     config::{Profile, Scheme},
     egress::{Decided, Relay, Report, Unrecorded, Vault, Witness},
-    engine::Sandbox,
+    engine::{Sandbox, tether::Door},
     policy::{self, Network},
     types::{Caller, RunId},
 };
@@ -45,47 +44,49 @@ impl Credentials {
 #[derive(Debug)]
 pub(super) struct Outlet {
     relay: Arc<Relay>,
-    variables: BTreeMap<String, String>,
-    _serving: AbortOnDropHandle<()>,
+    door: Door,
+    connections: JoinSet<()>,
 }
 
 impl Outlet {
-    /// Opens a way out of `sandbox`.
+    /// Opens a way out of `sandbox`, and tells what programs have to find in their environment.
     pub(super) async fn open(
         sandbox: &Sandbox,
         credentials: Credentials,
         image_env: &BTreeMap<String, String>,
         witness: Arc<dyn Witness>,
-    ) -> Result<Self, Refusal> {
-        let relay = Arc::new(Relay::new(credentials.profile, credentials.vault, witness));
-        let mut door = sandbox.open_egress(relay.trust().to_vec()).await?;
+    ) -> Result<(Self, BTreeMap<String, String>), Refusal> {
+        let relay = Relay::new(credentials.profile, credentials.vault, witness);
+        let door = sandbox.open_egress(relay.trust().to_vec()).await?;
         let mut variables = policy::variables(&door.proxy(), door.trust_file());
         variables.extend(image_env.clone());
         variables.extend(relay.env());
-        let serving = Arc::clone(&relay);
-        let serving = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Some(connection) = door.next().await {
-                while connections.try_join_next().is_some() {}
-                let relay = Arc::clone(&serving);
-                connections.spawn(async move { relay.serve(connection).await });
-            }
-        });
-        Ok(Self {
-            relay,
-            variables,
-            _serving: AbortOnDropHandle::new(serving),
-        })
+        let outlet = Self {
+            relay: Arc::new(relay),
+            door,
+            connections: JoinSet::new(),
+        };
+        Ok((outlet, variables))
     }
 
-    /// What programs find in their environment.
-    pub(super) fn variables(&self) -> &BTreeMap<String, String> {
-        &self.variables
+    /// Serves what comes, for as long as it is polled. Not in a task of its own: when a call is dropped its way out is
+    /// shut at that moment, so that the session's next run finds it shut.
+    pub(super) async fn serve(&mut self) -> Infallible {
+        while let Some(connection) = self.door.next().await {
+            while self.connections.try_join_next().is_some() {}
+            let relay = Arc::clone(&self.relay);
+            self.connections
+                .spawn(async move { relay.serve(connection).await });
+        }
+        // The sandbox is lost. The run notices by itself.
+        std::future::pending().await
     }
 
     /// Cuts every connection, lets no new one in, and tells what there was.
-    pub(super) fn close(self) -> Report {
+    pub(super) async fn close(mut self) -> Report {
+        drop(self.door);
         self.relay.close();
+        self.connections.shutdown().await;
         self.relay.report()
     }
 }

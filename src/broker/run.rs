@@ -348,29 +348,23 @@ impl Broker {
             }
         }
         self.recorder.begin(draft)?;
-        let outlet = match needs.credentials {
-            None => None,
+        let (mut outlet, variables) = match needs.credentials {
+            None => (None, BTreeMap::new()),
             Some(credentials) => {
+                let plan = order.plan;
                 let recorder = Arc::clone(&self.recorder);
-                let clerk = Clerk::new(recorder, order.caller, order.run_id, &order.plan.network);
-                Some(
-                    Outlet::open(
-                        sandbox,
-                        credentials,
-                        &order.plan.egress_env,
-                        Arc::new(clerk),
-                    )
-                    .await?,
-                )
+                let clerk = Clerk::new(recorder, order.caller, order.run_id, &plan.network);
+                let (outlet, variables) =
+                    Outlet::open(sandbox, credentials, &plan.egress_env, Arc::new(clerk)).await?;
+                (Some(outlet), variables)
             }
         };
-        let closed = BTreeMap::new();
         let stop = cancelled.child_token();
         let run = execute::execute(
             sandbox,
             order.plan,
             inputs.inline,
-            outlet.as_ref().map_or(&closed, Outlet::variables),
+            &variables,
             self.store.spool_dir(),
             &stop,
         );
@@ -386,18 +380,26 @@ impl Broker {
         // Boxed, since it would otherwise be the bulk of every call that waits.
         let run = Box::pin(async { run.await.map_err(|NotStarted(error)| error.into()) });
         let both = async { tokio::try_join!(kept, run) };
+        let serving = async {
+            match &mut outlet {
+                Some(outlet) => outlet.serve().await,
+                None => std::future::pending().await,
+            }
+        };
         let account = tokio::select! {
             both = both => both.map(|((), account)| account),
             () = stopping => Err(Refusal::closing()),
+            never = serving => match never {},
         }?;
-        let egress = outlet.map(Outlet::close);
-        if let Some(report) = &egress {
-            draft.egress(report);
-        }
-        Ok(Played {
-            account,
-            egress: egress.unwrap_or_default(),
-        })
+        let egress = match outlet {
+            None => egress::Report::default(),
+            Some(outlet) => {
+                let report = outlet.close().await;
+                draft.egress(&report);
+                report
+            }
+        };
+        Ok(Played { account, egress })
     }
 
     async fn put(

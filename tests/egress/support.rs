@@ -75,6 +75,15 @@ impl World {
             .await
     }
 
+    /// The same, in a session.
+    pub(crate) async fn python_in(&self, session: &str, program: &str) -> Ran {
+        let ask = RunAsk {
+            network: None,
+            ..self.ask("python", "", &format!("{PRELUDE}\n{program}"))
+        };
+        Ran(self.try_run(Some(session), ask).await.unwrap())
+    }
+
     pub(crate) async fn run(&self, language: &str, network: &str, code: &str) -> Ran {
         let ask = self.ask(language, network, code);
         Ran(self.try_run(None, ask).await.unwrap())
