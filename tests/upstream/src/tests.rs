@@ -369,6 +369,24 @@ async fn misbehaviour_comes_byte_for_byte_also_on_a_connection_that_was_used() {
 }
 
 #[tokio::test]
+async fn over_http_2_misbehaviour_is_the_end_of_the_connection() {
+    let upstream = upstream().await;
+    let stream = connect(&upstream, &[b"h2"]).await.unwrap();
+    let (mut send, connection) =
+        http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    let connection = tokio::spawn(connection);
+    let asked = Request::get(format!("https://{NAME}/garbage"))
+        .body(Full::default())
+        .unwrap();
+    assert!(send.send_request(asked).await.is_err());
+    // Ends by itself: nothing holds it open.
+    let _ = connection.await.unwrap();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
 async fn other_protocols_are_served_and_counted() {
     let echo = TcpEcho::start().await;
     let mut stream = TcpStream::connect(echo.address()).await.unwrap();
