@@ -156,14 +156,14 @@ impl Body for Made {
                 *timer = Box::pin(sleep(*every));
                 data(Bytes::from_static(b"."))
             }
-            Self::Cut { piece, timer, .. } => match piece.take() {
-                Some(piece) => data(piece),
-                None => {
-                    let timer = timer.get_or_insert_with(|| Box::pin(sleep(BEFORE_CUT)));
-                    ready!(timer.as_mut().poll(cx));
-                    Poll::Ready(Some(Err(io::Error::other("cut off, as asked"))))
+            Self::Cut { piece, timer, .. } => {
+                if let Some(piece) = piece.take() {
+                    return data(piece);
                 }
-            },
+                let timer = timer.get_or_insert_with(|| Box::pin(sleep(BEFORE_CUT)));
+                ready!(timer.as_mut().poll(cx));
+                Poll::Ready(Some(Err(io::Error::other("cut off, as asked"))))
+            }
         }
     }
 
