@@ -6,7 +6,7 @@ use belljar::{
     artifact::{AllowedDirs, Options, Store},
     audit::Log,
     broker::{Broker, Parts, Refusal, RunReport},
-    config::{Environment, FileOrigin, Settings, machine_cpus},
+    config::{Environment, FileOrigin, Settings},
     engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint},
     policy::{RunAsk, SessionAsk},
     types::{Caller, Status},
