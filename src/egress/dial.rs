@@ -176,7 +176,8 @@ async fn resolve(shared: &Shared, endpoint: &Endpoint) -> Result<Vec<IpAddr>, Up
     Ok(found)
 }
 
-/// Whether an address is one of this machine's: only these can be bound to. Whatever else goes wrong counts as yes.
+/// Whether an address is one of this machine's: only these can be bound to. Whatever else goes wrong counts as yes, and
+/// so does every address where the system lets a program bind to those of others (`ip_nonlocal_bind`).
 fn is_own(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,

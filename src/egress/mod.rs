@@ -7,21 +7,23 @@
 //! that was not recorded first, and a secret never goes back inside.
 //!
 //! # Theory of operation
-//! [`front`] takes a connection from inside and finds out what it wants; [`tunnel`] passes TLS through after a look at
-//! its first message ([`client_hello`]); [`intercept`] ends TLS with a certificate of the run's own [`authority`];
-//! [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what [`dial`] opens.
+//! [`front`] takes a connection from inside and finds out what it wants, over HTTP or [`socks`]; [`tunnel`] passes TLS
+//! through after a look at its first message ([`client_hello`]); [`intercept`] ends TLS with a certificate of the run's
+//! own [`authority`]; [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what
+//! [`dial`] opens. Heads of HTTP/1 are vetted by [`head`] before a server of HTTP reads them, [`meter`] charges every
+//! byte outside to the budget, and [`reply`] is what a program is told of a denial.
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
 //! [`vault`] holds the run's secrets: puts them into requests and takes them out of answers.
 
 mod authority;
-mod client_hello;
+pub mod client_hello;
 mod dial;
 mod exchange;
 #[cfg(test)]
 mod fixtures;
 mod front;
 mod gather;
-mod head;
+pub mod head;
 mod http;
 mod intercept;
 mod ledger;
@@ -29,13 +31,13 @@ mod meter;
 mod prefixed;
 mod relay;
 mod reply;
-mod socks;
+pub mod socks;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 mod upstream;
 mod vault;
 
-pub use ledger::{Allowed, Decided, Denied, Report, Unrecorded, Witness};
+pub use ledger::{Allowed, Decided, Denied, MAX_REPORTED, Report, Unrecorded, Witness};
 pub use relay::Relay;
 pub use vault::{SecretError, Vault};

@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-pub use self::proxy::{Asked, asked};
+use self::proxy::{Asked, asked};
 use super::{
     client_hello,
     gather::{Ended, gather},

@@ -4,9 +4,9 @@ use crate::{egress::head::Head, policy::EgressDenial, types::Endpoint};
 
 /// What the first head of a connection asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub(super) struct Asked {
     /// A connection to this one (`CONNECT`); absent: the request of this head and those behind it name their own servers.
-    pub connect: Option<Endpoint>,
+    pub(super) connect: Option<Endpoint>,
 }
 
 /// Reads the first head of a connection.
@@ -14,7 +14,7 @@ pub struct Asked {
 /// # Errors
 /// The [`EgressDenial`]: a head that is none, a target that is none, a `CONNECT` with a body or another `Host`, and
 /// [`EgressDenial::Protocol`] for what is no request to a proxy.
-pub fn asked(head: &[u8]) -> Result<Asked, EgressDenial> {
+pub(super) fn asked(head: &[u8]) -> Result<Asked, EgressDenial> {
     let head = Head::parse(head)?;
     if head.method != "CONNECT" {
         // The server of plain HTTP reads it again, and all that follow.
@@ -42,7 +42,7 @@ pub fn asked(head: &[u8]) -> Result<Asked, EgressDenial> {
 
 /// What to show of a head that is refused: its target, if it has one.
 #[must_use]
-pub fn evidence(head: &[u8]) -> &[u8] {
+pub(super) fn evidence(head: &[u8]) -> &[u8] {
     let line = head
         .split(|b| *b == b'\r' || *b == b'\n')
         .next()

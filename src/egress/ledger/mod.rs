@@ -245,8 +245,11 @@ impl Ledger {
     /// How many bytes may still go to the outside; not 0.
     ///
     /// # Errors
-    /// [`EgressDenial::TooMuchSent`], recorded once.
+    /// [`EgressDenial::TooMuchSent`], recorded once; [`EgressDenial::Closed`].
     pub(super) fn room_to_send(&self, endpoint: &Endpoint) -> Result<u64, EgressDenial> {
+        if self.stop.is_cancelled() {
+            return Err(EgressDenial::Closed);
+        }
         let sent = self.sent.load(Ordering::Relaxed);
         match self.profile.budget.sent_bytes.saturating_sub(sent) {
             0 => Err(self.told_once(&self.told_sent, endpoint, EgressDenial::TooMuchSent)),
@@ -262,8 +265,11 @@ impl Ledger {
     /// Charges bytes that came from the outside.
     ///
     /// # Errors
-    /// [`EgressDenial::TooMuchReceived`], recorded once: they must not be passed on.
+    /// [`EgressDenial::TooMuchReceived`], recorded once, or [`EgressDenial::Closed`]: they must not be passed on.
     pub(super) fn received(&self, endpoint: &Endpoint, bytes: usize) -> Result<(), EgressDenial> {
+        if self.stop.is_cancelled() {
+            return Err(EgressDenial::Closed);
+        }
         let before = self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > self.profile.budget.received_bytes {
             let denial = EgressDenial::TooMuchReceived;

@@ -158,6 +158,8 @@ fn the_end_of_the_run_denies_everything_and_records_nothing_more() {
         ledger.denied(Refused::Endpoint(&at), EgressDenial::NotTls),
         closed
     );
+    assert_eq!(ledger.room_to_send(&at), Err(closed));
+    assert_eq!(ledger.received(&at, 1), Err(closed));
     assert!(notes.all().is_empty());
 }
 

@@ -30,7 +30,7 @@ const METADATA_V6: [Ipv6Addr; 3] = [
 /// The ranges of IPv4 that are not the public's (RFC 6890 and its registry): network and length of its prefix.
 const DENIED_V4: [(Ipv4Addr, u32); 16] = [
     // "This network", and with it the unspecified address, which is this host.
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     // Private.
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(172, 16, 0, 0), 12),

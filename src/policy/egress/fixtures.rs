@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A profile of these rules, with a budget that no test uses up unless it means to.
-pub fn profile(rules: Vec<Rule>) -> Profile {
+pub(crate) fn profile(rules: Vec<Rule>) -> Profile {
     Profile {
         name: ProfileName::parse("test").unwrap(),
         rules,
@@ -22,14 +22,14 @@ pub fn profile(rules: Vec<Rule>) -> Profile {
             connections: 16,
             sent_bytes: 1 << 30,
             received_bytes: 1 << 30,
-            duration: Duration::from_secs(60),
+            duration: Duration::from_mins(1),
         },
         callers: Vec::new(),
     }
 }
 
 /// A rule that allows all requests: `host:port`, `*.name:port`, or one of them behind `http://`.
-pub fn rule(text: &str) -> Rule {
+pub(crate) fn rule(text: &str) -> Rule {
     let (scheme, text) = match text.strip_prefix("http://") {
         Some(text) => (Scheme::Http, text),
         None => (Scheme::Https, text),
@@ -50,6 +50,6 @@ pub fn rule(text: &str) -> Rule {
 }
 
 /// An endpoint: `host:port`.
-pub fn endpoint(text: &str) -> Endpoint {
+pub(crate) fn endpoint(text: &str) -> Endpoint {
     Endpoint::parse(text, None).unwrap()
 }

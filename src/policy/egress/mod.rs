@@ -7,7 +7,7 @@ mod address;
 mod decide;
 mod denial;
 #[cfg(test)]
-pub mod fixtures;
+pub(crate) mod fixtures;
 mod target;
 
 pub use address::address;

@@ -19,20 +19,14 @@ pub fn canonical_target(target: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('%') {
         canonical.push_str(&rest[..at]);
         rest = &rest[at..];
-        match escaped(rest.as_bytes()) {
-            Some(byte) => {
-                if is_unreserved(byte) {
-                    canonical.push(char::from(byte));
-                } else {
-                    canonical.push_str(&rest[..3].to_ascii_uppercase());
-                }
-                rest = &rest[3..];
-            }
-            None => {
-                canonical.push('%');
-                rest = &rest[1..];
-            }
-        }
+        // A `%` that begins no escape stays what it is.
+        let (kept, length) = match escaped(rest.as_bytes()) {
+            Some(byte) if is_unreserved(byte) => (char::from(byte).to_string(), 3),
+            Some(_) => (rest[..3].to_ascii_uppercase(), 3),
+            None => ("%".to_owned(), 1),
+        };
+        canonical.push_str(&kept);
+        rest = &rest[length..];
     }
     canonical.push_str(rest);
     Cow::Owned(canonical)
