@@ -2,7 +2,7 @@
 
 use hyper::{
     Method, Request,
-    header::HOST,
+    header::{HOST, HeaderValue},
     http::uri::{Authority, Scheme as UriScheme},
 };
 
@@ -92,22 +92,18 @@ impl Way {
         if request.uri().scheme().is_some_and(|said| *said != scheme) {
             return Some(EgressDenial::SchemeNotAllowed);
         }
-        let authority = request
-            .uri()
-            .authority()
-            .map(|said| said.as_str().as_bytes());
-        let hosts = request
-            .headers()
-            .get_all(HOST)
-            .iter()
-            .map(|said| said.as_bytes());
-        let mut names = authority.into_iter().chain(hosts).peekable();
-        let named = names.peek().is_some();
-        if named && names.all(|name| self.is(endpoint, name)) {
-            None
-        } else {
-            Some(EgressDenial::HostMismatch)
+        let authority = request.uri().authority();
+        let hosts = request.headers().get_all(HOST).iter();
+        let mut names = authority
+            .map(|said| said.as_str().as_bytes())
+            .into_iter()
+            .chain(hosts.map(HeaderValue::as_bytes))
+            .peekable();
+        let silent = names.peek().is_none();
+        if silent || !names.all(|name| self.is(endpoint, name)) {
+            return Some(EgressDenial::HostMismatch);
         }
+        None
     }
 
     fn is(&self, endpoint: &Endpoint, name: &[u8]) -> bool {
@@ -130,4 +126,105 @@ fn forbidden(method: &Method) -> bool {
     [Method::CONNECT, Method::TRACE]
         .iter()
         .any(|never| method.as_str().eq_ignore_ascii_case(never.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(text: &str) -> Endpoint {
+        Endpoint::parse(text, None).unwrap()
+    }
+
+    fn request(method: &str, uri: &str, hosts: &[&str]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn denial(way: &Way, request: &Request<()>) -> Option<EgressDenial> {
+        way.destination(request).err().map(|astray| astray.denial)
+    }
+
+    #[test]
+    fn a_request_may_name_its_host_in_every_spelling_of_the_same() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for host in [
+            "files.lab.test",
+            "files.lab.test:443",
+            "FILES.Lab.Test",
+            "files.lab.test.:443",
+        ] {
+            assert_eq!(denial(&way, &request("GET", "/", &[host])), None, "{host}");
+        }
+        let absolute = request("GET", "https://files.lab.test/", &["files.lab.test:443"]);
+        assert_eq!(
+            way.destination(&absolute),
+            Ok(endpoint("files.lab.test:443"))
+        );
+        let address = Way::Plain(endpoint("127.0.0.1:80"));
+        let spelt = request("GET", "/", &["0x7f.1"]);
+        assert_eq!(denial(&address, &spelt), None);
+    }
+
+    #[test]
+    fn a_request_that_names_another_host_or_none_goes_nowhere() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for hosts in [
+            &[][..],
+            &[""],
+            &["other.lab.test"],
+            &["files.lab.test:80"],
+            &["files.lab.test", "other.lab.test"],
+            &["user@files.lab.test"],
+            &["files.lab.test/"],
+            &["files.lab.test:443:443"],
+            &["xfiles.lab.test"],
+            &["files.lab.test.other"],
+        ] {
+            let denied = denial(&way, &request("GET", "/", hosts));
+            assert_eq!(denied, Some(EgressDenial::HostMismatch), "{hosts:?}");
+        }
+        let inside = request("GET", "https://other.lab.test/", &["files.lab.test"]);
+        assert_eq!(denial(&way, &inside), Some(EgressDenial::HostMismatch));
+    }
+
+    #[test]
+    fn a_request_keeps_the_scheme_of_its_connection() {
+        let plain = request("GET", "http://files.lab.test/", &["files.lab.test"]);
+        let secure = request("GET", "https://files.lab.test/", &["files.lab.test"]);
+        let not_allowed = Some(EgressDenial::SchemeNotAllowed);
+        let (tls, port_80) = (
+            endpoint("files.lab.test:443"),
+            endpoint("files.lab.test:80"),
+        );
+        assert_eq!(denial(&Way::Tls(tls), &plain), not_allowed);
+        assert_eq!(denial(&Way::Plain(port_80), &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &plain), None);
+    }
+
+    #[test]
+    fn what_is_no_request_to_a_server_goes_nowhere_in_any_spelling() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for method in ["CONNECT", "TRACE", "trace", "Connect"] {
+            let denied = denial(&way, &request(method, "/", &["files.lab.test"]));
+            assert_eq!(denied, Some(EgressDenial::ForbiddenMethod), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_request_to_the_proxy_says_itself_where_it_goes() {
+        let to = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
+        assert_eq!(
+            to("http://files.lab.test/a"),
+            Ok(endpoint("files.lab.test:80"))
+        );
+        assert_eq!(to("/a").unwrap_err().denial, EgressDenial::Protocol);
+        let astray = to("http://user@files.lab.test/").unwrap_err();
+        assert_eq!(astray.target, Err(b"user@files.lab.test".to_vec()));
+        assert_eq!(astray.denial.reason(), "host_syntax");
+    }
 }
