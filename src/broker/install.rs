@@ -11,7 +11,7 @@ use super::{
     Broker, Refusal,
     execute::{self, Account, Job, NotStarted},
     outcome::{self, Outcome},
-    outlet::{self, Clerk},
+    outlet::{Clerk, Doorway},
     record::Draft,
 };
 use crate::{
@@ -95,18 +95,16 @@ impl Broker {
             &door.proxy(),
             Arc::new(clerk),
         ));
-        let serving = {
-            let gateway = Arc::clone(&gateway);
-            outlet::carry(door, move |connection| {
-                let gateway = Arc::clone(&gateway);
-                async move { gateway.serve(connection).await }
-            })
-        };
         let job = Job::install(sandbox, &installation.plan, &gateway.index());
+        let mut doorway = Doorway::new(door);
         let stop = cancelled.child_token();
-        let run = execute::execute(sandbox, job, self.store.spool_dir(), &stop);
         // Boxed, since it would otherwise be the bulk of every call that waits.
-        let run = Box::pin(run);
+        let run = Box::pin(execute::execute(
+            sandbox,
+            job,
+            self.store.spool_dir(),
+            &stop,
+        ));
         let account = tokio::select! {
             account = run => account.map_err(|NotStarted(error)| Refusal::from(error))?,
             () = async {
@@ -114,12 +112,14 @@ impl Broker {
                 stop.cancel();
                 std::future::pending::<()>().await;
             } => return Err(Refusal::closing()),
+            never = doorway.serve(|connection| {
+                let gateway = Arc::clone(&gateway);
+                async move { gateway.serve(connection).await }
+            }) => match never {},
         };
+        // Nothing inside reaches anything from here on.
         gateway.close();
-        // The door goes with it: nothing inside reaches anything from here on.
-        serving.abort();
-        // It ends by being aborted.
-        let _ = serving.await;
+        doorway.shut().await;
         Ok(Installed {
             account,
             egress: gateway.report(),

@@ -3,10 +3,9 @@
 //! The engine carries connections from inside, the relay decides on them and sends them on, and every decision is a
 //! line in the audit log before it takes effect. A run without a profile has none of this.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use tokio::task::JoinSet;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{Refusal, record::Recorder};
 use crate::{
@@ -44,64 +43,85 @@ impl Credentials {
     }
 }
 
+/// A door in a sandbox, and what comes through it. Dropping it shuts the door and cuts every connection.
+#[derive(Debug)]
+pub(super) struct Doorway {
+    door: Door,
+    connections: JoinSet<()>,
+}
+
+impl Doorway {
+    pub(super) fn new(door: Door) -> Self {
+        Self {
+            door,
+            connections: JoinSet::new(),
+        }
+    }
+
+    /// Serves what comes, each connection by itself, for as long as it is polled. Not in a task of its own: when a call
+    /// is dropped its way out is shut at that moment, so that the session's next run finds it shut.
+    pub(super) async fn serve<S>(&mut self, serve: impl Fn(Connection) -> S) -> Infallible
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        while let Some(connection) = self.door.next().await {
+            while self.connections.try_join_next().is_some() {}
+            self.connections.spawn(serve(connection));
+        }
+        // The sandbox is lost. The run notices by itself.
+        std::future::pending().await
+    }
+
+    /// Shuts the door, and returns when nobody serves any more.
+    pub(super) async fn shut(mut self) {
+        drop(self.door);
+        self.connections.shutdown().await;
+    }
+}
+
 /// The way out of one run. Dropping it cuts every connection.
 #[derive(Debug)]
 pub(super) struct Outlet {
     relay: Arc<Relay>,
-    variables: BTreeMap<String, String>,
-    _serving: AbortOnDropHandle<()>,
+    doorway: Doorway,
 }
 
 impl Outlet {
-    /// Opens a way out of `sandbox`.
+    /// Opens a way out of `sandbox`, and tells what programs have to find in their environment.
     pub(super) async fn open(
         sandbox: &Sandbox,
         credentials: Credentials,
         image_env: &BTreeMap<String, String>,
         witness: Arc<dyn Witness>,
-    ) -> Result<Self, Refusal> {
-        let relay = Arc::new(Relay::new(credentials.profile, credentials.vault, witness));
+    ) -> Result<(Self, BTreeMap<String, String>), Refusal> {
+        let relay = Relay::new(credentials.profile, credentials.vault, witness);
         let door = sandbox.open_egress(relay.trust().to_vec()).await?;
         let mut variables = policy::variables(&door.proxy(), door.trust_file());
         variables.extend(image_env.clone());
         variables.extend(relay.env());
-        let serving = Arc::clone(&relay);
-        let serving = carry(door, move |connection| {
-            let relay = Arc::clone(&serving);
-            async move { relay.serve(connection).await }
-        });
-        Ok(Self {
-            relay,
-            variables,
-            _serving: serving,
-        })
+        let outlet = Self {
+            relay: Arc::new(relay),
+            doorway: Doorway::new(door),
+        };
+        Ok((outlet, variables))
     }
 
-    /// What programs find in their environment.
-    pub(super) fn variables(&self) -> &BTreeMap<String, String> {
-        &self.variables
+    /// Serves what comes, for as long as it is polled.
+    pub(super) async fn serve(&mut self) -> Infallible {
+        let relay = &self.relay;
+        let serve = |connection| {
+            let relay = Arc::clone(relay);
+            async move { relay.serve(connection).await }
+        };
+        self.doorway.serve(serve).await
     }
 
     /// Cuts every connection, lets no new one in, and tells what there was.
-    pub(super) fn close(self) -> Report {
+    pub(super) async fn close(self) -> Report {
         self.relay.close();
+        self.doorway.shut().await;
         self.relay.report()
     }
-}
-
-/// Serves what comes through a door, each connection by itself; the door closes when the handle is dropped.
-pub(super) fn carry<F, S>(mut door: Door, serve: F) -> AbortOnDropHandle<()>
-where
-    F: Fn(Connection) -> S + Send + 'static,
-    S: Future<Output = ()> + Send + 'static,
-{
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut connections = JoinSet::new();
-        while let Some(connection) = door.next().await {
-            while connections.try_join_next().is_some() {}
-            connections.spawn(serve(connection));
-        }
-    }))
 }
 
 /// Writes the decisions of one run into the audit log.

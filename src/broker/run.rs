@@ -401,24 +401,20 @@ impl Broker {
             }
         }
         self.recorder.begin(draft)?;
-        let outlet = match needs.credentials {
-            None => None,
+        let (mut outlet, variables) = match needs.credentials {
+            None => (None, BTreeMap::new()),
             Some(credentials) => {
+                let plan = order.plan;
                 let recorder = Arc::clone(&self.recorder);
-                let network = order.plan.network.name();
+                let network = plan.network.name();
                 let clerk = Clerk::new(recorder, order.caller, order.run_id, network);
-                let image_env = &order.plan.egress_env;
-                Some(Outlet::open(sandbox, credentials, image_env, Arc::new(clerk)).await?)
+                let (outlet, variables) =
+                    Outlet::open(sandbox, credentials, &plan.egress_env, Arc::new(clerk)).await?;
+                (Some(outlet), variables)
             }
         };
-        let closed = BTreeMap::new();
         let stop = cancelled.child_token();
-        let job = Job::program(
-            sandbox,
-            order.plan,
-            inputs.inline,
-            outlet.as_ref().map_or(&closed, Outlet::variables),
-        );
+        let job = Job::program(sandbox, order.plan, inputs.inline, &variables);
         let run = execute::execute(sandbox, job, self.store.spool_dir(), &stop);
         let stopping = async {
             self.stopping.cancelled().await;
@@ -432,12 +428,22 @@ impl Broker {
         // Boxed, since it would otherwise be the bulk of every call that waits.
         let run = Box::pin(async { run.await.map_err(|NotStarted(error)| error.into()) });
         let both = async { tokio::try_join!(kept, run) };
+        let serving = async {
+            match &mut outlet {
+                Some(outlet) => outlet.serve().await,
+                None => std::future::pending().await,
+            }
+        };
         let account = tokio::select! {
             both = both => both.map(|((), account)| account),
             () = stopping => Err(Refusal::closing()),
+            never = serving => match never {},
         }?;
         let open = outlet.is_some() || packages.is_some();
-        let egress = reached.and(outlet.map(Outlet::close).unwrap_or_default());
+        let egress = match outlet {
+            None => reached,
+            Some(outlet) => reached.and(outlet.close().await),
+        };
         if open {
             draft.egress(&egress);
         }

@@ -24,7 +24,7 @@ use crate::types::Endpoint;
 
 /// How long the head of the next request may take, from the end of the last answer on. Stops connections that say
 /// nothing from being held for as long as one may last.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 /// What the server of HTTP holds of a connection: a vetted head, and as much again of the body behind it.
 const MAX_BUFFER_BYTES: usize = 2 * head::MAX_HEAD_BYTES;
 

@@ -102,3 +102,21 @@ where
         tracing::debug!(%error, "a connection from inside ended");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_name_is_that_of_the_host_and_none_for_an_address() {
+        let name = Host::parse("files.lab.test").unwrap();
+        let address = Host::parse("127.0.0.1").unwrap();
+        assert!(names(Some("files.lab.test"), &name));
+        assert!(names(Some("FILES.lab.test"), &name));
+        assert!(!names(Some("other.lab.test"), &name));
+        assert!(!names(None, &name));
+        assert!(names(None, &address));
+        assert!(!names(Some("files.lab.test"), &address));
+        assert!(!names(Some("127.0.0.1"), &address));
+    }
+}

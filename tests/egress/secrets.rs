@@ -99,6 +99,8 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
     let stdout = ran.ok();
     assert!(ran.denied().is_empty(), "{stdout}");
 
+    // As the server's log shows it.
+    let shown = CANARY.as_bytes().escape_ascii().to_string();
     let seen = world.upstream.seen();
     let to_api: Vec<_> = seen
         .iter()
@@ -110,7 +112,7 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
         assert!(
             request
                 .header("x-api-token")
-                .eq([&*format!("token {CANARY}")]),
+                .eq([&*format!("token {shown}")]),
             "{request:?}"
         );
         assert!(request.header("authorization").eq([&*basic]), "{request:?}");
@@ -128,7 +130,7 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
         assert!(
             request
                 .header("authorization")
-                .eq([&*format!("Bearer {CANARY}")]),
+                .eq([&*format!("Bearer {shown}")]),
             "{request:?}"
         );
         assert!(

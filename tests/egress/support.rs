@@ -6,7 +6,7 @@ use belljar::{
     artifact::{AllowedDirs, Options, Store},
     audit::Log,
     broker::{Broker, Opening, Parts, Refusal, RunReport},
-    config::{Environment, FileOrigin, Settings, machine_cpus},
+    config::{Environment, FileOrigin, Settings},
     egress::Packages,
     engine::{Engine, EngineOptions, Instance, docker::Docker, endpoint},
     policy::{RunAsk, SessionAsk},
@@ -74,6 +74,15 @@ impl World {
     pub(crate) async fn python(&self, network: &str, program: &str) -> Ran {
         self.run("python", network, &format!("{PRELUDE}\n{program}"))
             .await
+    }
+
+    /// The same, in a session.
+    pub(crate) async fn python_in(&self, session: &str, program: &str) -> Ran {
+        let ask = RunAsk {
+            network: None,
+            ..self.ask("python", "", &format!("{PRELUDE}\n{program}"))
+        };
+        Ran(self.try_run(Some(session), ask).await.unwrap())
     }
 
     pub(crate) async fn run(&self, language: &str, network: &str, code: &str) -> Ran {

@@ -90,7 +90,7 @@ fn what_one_run_signs_another_does_not_trust() {
 
 /// The serial number, which follows the version in every certificate.
 fn serial(certificate: &CertificateDer<'_>) -> Vec<u8> {
-    let version_3_and_integer = [0xa0, 3, 2, 1, 2, 2, SERIAL_BYTES as u8];
+    let version_3_and_integer = [0xa0, 3, 2, 1, 2, 2, u8::try_from(SERIAL_BYTES).unwrap()];
     let at = certificate
         .windows(version_3_and_integer.len())
         .position(|bytes| bytes == version_3_and_integer)

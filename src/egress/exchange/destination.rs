@@ -2,7 +2,7 @@
 
 use hyper::{
     Method, Request,
-    header::HOST,
+    header::{HOST, HeaderValue},
     http::uri::{Authority, Scheme as UriScheme},
 };
 
@@ -19,23 +19,24 @@ pub(in crate::egress) enum Way {
     Tls(Endpoint),
 }
 
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    /// How the server is spoken to.
+    pub(super) scheme: Scheme,
+    /// The server.
+    pub(super) endpoint: Endpoint,
+}
+
 /// A request that goes nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Astray {
     /// What is known of where it should have gone.
-    pub(super) target: Result<Endpoint, Vec<u8>>,
+    pub(super) target: Result<Destination, Vec<u8>>,
     pub(super) denial: EgressDenial,
 }
 
 impl Way {
-    /// How the server is spoken to.
-    pub(in crate::egress) fn scheme(&self) -> Scheme {
-        match self {
-            Self::Proxy | Self::Plain(_) => Scheme::Http,
-            Self::Tls(_) => Scheme::Https,
-        }
-    }
-
     /// The endpoint of the connection, if that has one.
     pub(in crate::egress) fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -54,74 +55,83 @@ impl Way {
     ///
     /// # Errors
     /// [`Astray`]: not recorded yet.
-    pub(super) fn destination<B>(&self, request: &Request<B>) -> Result<Endpoint, Astray> {
-        let authority = request.uri().authority();
-        let endpoint = match self.endpoint() {
-            Some(endpoint) => endpoint.clone(),
-            None => self.named(authority)?,
+    pub(super) fn destination<B>(&self, request: &Request<B>) -> Result<Destination, Astray> {
+        let destination = match self {
+            Self::Proxy => named(request)?,
+            Self::Plain(endpoint) => Destination {
+                scheme: Scheme::Http,
+                endpoint: endpoint.clone(),
+            },
+            Self::Tls(endpoint) => Destination {
+                scheme: Scheme::Https,
+                endpoint: endpoint.clone(),
+            },
         };
-        match self.contradiction(&endpoint, request) {
-            None => Ok(endpoint),
+        match destination.contradiction(request) {
+            None => Ok(destination),
             Some(denial) => Err(Astray {
-                target: Ok(endpoint),
+                target: Ok(destination),
                 denial,
             }),
         }
     }
+}
 
-    /// The endpoint that the target of a proxy's request names.
-    fn named(&self, authority: Option<&Authority>) -> Result<Endpoint, Astray> {
-        let authority = authority.ok_or(Astray {
+/// What the target of a request to a proxy names. The way to the proxy is within the sandbox and in the clear; what is
+/// behind it is spoken to as the target says.
+fn named<B>(request: &Request<B>) -> Result<Destination, Astray> {
+    let uri = request.uri();
+    let scheme = match uri.scheme() {
+        Some(scheme) if *scheme == UriScheme::HTTP => Some(Scheme::Http),
+        Some(scheme) if *scheme == UriScheme::HTTPS => Some(Scheme::Https),
+        _ => None,
+    };
+    let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
+        return Err(Astray {
             target: Err(Vec::new()),
             denial: EgressDenial::Protocol,
-        })?;
-        Endpoint::parse(authority.as_str(), Some(self.default_port())).map_err(|error| Astray {
+        });
+    };
+    match Endpoint::parse(authority.as_str(), Some(scheme.default_port())) {
+        Ok(endpoint) => Ok(Destination { scheme, endpoint }),
+        Err(error) => Err(Astray {
             target: Err(authority.as_str().as_bytes().to_vec()),
             denial: EgressDenial::HostSyntax(error),
-        })
+        }),
     }
+}
 
-    fn contradiction<B>(&self, endpoint: &Endpoint, request: &Request<B>) -> Option<EgressDenial> {
+impl Destination {
+    fn contradiction<B>(&self, request: &Request<B>) -> Option<EgressDenial> {
         if forbidden(request.method()) {
             return Some(EgressDenial::ForbiddenMethod);
         }
-        let scheme = match self.scheme() {
+        let scheme = match self.scheme {
             Scheme::Https => UriScheme::HTTPS,
             Scheme::Http => UriScheme::HTTP,
         };
         if request.uri().scheme().is_some_and(|said| *said != scheme) {
             return Some(EgressDenial::SchemeNotAllowed);
         }
-        let authority = request
-            .uri()
-            .authority()
-            .map(|said| said.as_str().as_bytes());
-        let hosts = request
-            .headers()
-            .get_all(HOST)
-            .iter()
-            .map(|said| said.as_bytes());
-        let mut names = authority.into_iter().chain(hosts).peekable();
-        let named = names.peek().is_some();
-        if named && names.all(|name| self.is(endpoint, name)) {
-            None
-        } else {
-            Some(EgressDenial::HostMismatch)
+        let authority = request.uri().authority();
+        let hosts = request.headers().get_all(HOST).iter();
+        let mut names = authority
+            .map(|said| said.as_str().as_bytes())
+            .into_iter()
+            .chain(hosts.map(HeaderValue::as_bytes))
+            .peekable();
+        let silent = names.peek().is_none();
+        if silent || !names.all(|name| self.is(name)) {
+            return Some(EgressDenial::HostMismatch);
         }
+        None
     }
 
-    fn is(&self, endpoint: &Endpoint, name: &[u8]) -> bool {
+    fn is(&self, name: &[u8]) -> bool {
         std::str::from_utf8(name)
             .ok()
-            .and_then(|name| Endpoint::parse(name, Some(self.default_port())).ok())
-            .is_some_and(|name| name == *endpoint)
-    }
-
-    fn default_port(&self) -> u16 {
-        match self.scheme() {
-            Scheme::Https => 443,
-            Scheme::Http => 80,
-        }
+            .and_then(|name| Endpoint::parse(name, Some(self.scheme.default_port())).ok())
+            .is_some_and(|name| name == self.endpoint)
     }
 }
 
@@ -130,4 +140,105 @@ fn forbidden(method: &Method) -> bool {
     [Method::CONNECT, Method::TRACE]
         .iter()
         .any(|never| method.as_str().eq_ignore_ascii_case(never.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(text: &str) -> Endpoint {
+        Endpoint::parse(text, None).unwrap()
+    }
+
+    fn request(method: &str, uri: &str, hosts: &[&str]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        request.body(()).unwrap()
+    }
+
+    fn denial(way: &Way, request: &Request<()>) -> Option<EgressDenial> {
+        way.destination(request).err().map(|astray| astray.denial)
+    }
+
+    #[test]
+    fn a_request_may_name_its_host_in_every_spelling_of_the_same() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for host in [
+            "files.lab.test",
+            "files.lab.test:443",
+            "FILES.Lab.Test",
+            "files.lab.test.:443",
+        ] {
+            assert_eq!(denial(&way, &request("GET", "/", &[host])), None, "{host}");
+        }
+        let absolute = request("GET", "https://files.lab.test/", &["files.lab.test:443"]);
+        assert_eq!(
+            way.destination(&absolute),
+            Ok(endpoint("files.lab.test:443"))
+        );
+        let address = Way::Plain(endpoint("127.0.0.1:80"));
+        let spelt = request("GET", "/", &["0x7f.1"]);
+        assert_eq!(denial(&address, &spelt), None);
+    }
+
+    #[test]
+    fn a_request_that_names_another_host_or_none_goes_nowhere() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for hosts in [
+            &[][..],
+            &[""],
+            &["other.lab.test"],
+            &["files.lab.test:80"],
+            &["files.lab.test", "other.lab.test"],
+            &["user@files.lab.test"],
+            &["files.lab.test/"],
+            &["files.lab.test:443:443"],
+            &["xfiles.lab.test"],
+            &["files.lab.test.other"],
+        ] {
+            let denied = denial(&way, &request("GET", "/", hosts));
+            assert_eq!(denied, Some(EgressDenial::HostMismatch), "{hosts:?}");
+        }
+        let inside = request("GET", "https://other.lab.test/", &["files.lab.test"]);
+        assert_eq!(denial(&way, &inside), Some(EgressDenial::HostMismatch));
+    }
+
+    #[test]
+    fn a_request_keeps_the_scheme_of_its_connection() {
+        let plain = request("GET", "http://files.lab.test/", &["files.lab.test"]);
+        let secure = request("GET", "https://files.lab.test/", &["files.lab.test"]);
+        let not_allowed = Some(EgressDenial::SchemeNotAllowed);
+        let (tls, port_80) = (
+            endpoint("files.lab.test:443"),
+            endpoint("files.lab.test:80"),
+        );
+        assert_eq!(denial(&Way::Tls(tls), &plain), not_allowed);
+        assert_eq!(denial(&Way::Plain(port_80), &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &plain), None);
+    }
+
+    #[test]
+    fn what_is_no_request_to_a_server_goes_nowhere_in_any_spelling() {
+        let way = Way::Tls(endpoint("files.lab.test:443"));
+        for method in ["CONNECT", "TRACE", "trace", "Connect"] {
+            let denied = denial(&way, &request(method, "/", &["files.lab.test"]));
+            assert_eq!(denied, Some(EgressDenial::ForbiddenMethod), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_request_to_the_proxy_says_itself_where_it_goes() {
+        let to = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
+        assert_eq!(
+            to("http://files.lab.test/a"),
+            Ok(endpoint("files.lab.test:80"))
+        );
+        assert_eq!(to("/a").unwrap_err().denial, EgressDenial::Protocol);
+        let astray = to("http://user@files.lab.test/").unwrap_err();
+        assert_eq!(astray.target, Err(b"user@files.lab.test".to_vec()));
+        assert_eq!(astray.denial.reason(), "host_syntax");
+    }
 }

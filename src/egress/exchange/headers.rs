@@ -29,17 +29,14 @@ pub(super) fn for_upstream<B: Body>(headers: &mut HeaderMap, body: &B, searched:
     headers.remove(HOST);
     join_cookies(headers);
     // The length is the one by which the body was read, not what else the head may say.
-    match body.size_hint().exact() {
-        Some(length) => {
-            if headers.remove(CONTENT_LENGTH).is_some() || length > 0 {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            }
+    let said = headers.remove(CONTENT_LENGTH).is_some();
+    if let Some(length) = body.size_hint().exact() {
+        if said || length > 0 {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        None => {
-            headers.remove(CONTENT_LENGTH);
-            // Said outright: else the body of a GET would be left out. HTTP/2 drops it again.
-            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
+    } else {
+        // Said outright: else the body of a GET would be left out. HTTP/2 drops it again.
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if searched {
         // An answer in pieces may hide half of a secret in each.
@@ -98,5 +95,79 @@ fn join_cookies(headers: &mut HeaderMap) {
         && let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..]))
     {
         headers.insert(COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Empty, Full, StreamBody};
+    use hyper::body::{Bytes, Frame};
+
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                let name = HeaderName::from_static(name);
+                (name, HeaderValue::from_static(value))
+            })
+            .collect()
+    }
+
+    fn sent<B: Body>(mut headers: HeaderMap, body: &B) -> Vec<String> {
+        for_upstream(&mut headers, body, false);
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}", value.to_str().unwrap())
+        };
+        headers.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_header_that_the_connection_names_stays_behind() {
+        let headers = headers(&[
+            ("connection", "close, X-One , x-two,,no name"),
+            ("connection", "x-three"),
+            ("x-one", "1"),
+            ("x-two", "2"),
+            ("x-three", "3"),
+            ("x-four", "4"),
+            ("host", "files.lab.test"),
+            ("expect", "100-continue"),
+            ("proxy-connection", "keep-alive"),
+            ("proxy-anything", "x"),
+        ]);
+        assert_eq!(sent(headers, &Empty::<Bytes>::new()), ["x-four: 4"]);
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_body() {
+        let none = Empty::<Bytes>::new();
+        let three = Full::new(Bytes::from_static(b"abc"));
+        let pieces = futures_util::stream::empty::<Result<Frame<Bytes>, std::io::Error>>();
+        let open = StreamBody::new(pieces);
+        let said = || headers(&[("content-length", "7"), ("content-length", "8")]);
+        assert_eq!(sent(said(), &three), ["content-length: 3"]);
+        assert_eq!(sent(said(), &none), ["content-length: 0"]);
+        assert_eq!(sent(HeaderMap::new(), &three), ["content-length: 3"]);
+        assert!(sent(HeaderMap::new(), &none).is_empty());
+        assert_eq!(sent(said(), &open), ["transfer-encoding: chunked"]);
+    }
+
+    #[test]
+    fn an_answer_claims_the_length_that_it_has() {
+        let settled = |method: Method, status: u16, body: &'static [u8]| {
+            let mut answer = Response::new(Full::new(Bytes::from_static(body)));
+            *answer.status_mut() = status.try_into().unwrap();
+            answer.headers_mut().append(CONTENT_LENGTH, 7.into());
+            answer.headers_mut().append(CONTENT_LENGTH, 7.into());
+            settle_length(&mut answer, &method);
+            let said = answer.headers().get_all(CONTENT_LENGTH).iter();
+            said.map(|value| value.to_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(settled(Method::GET, 200, b"abc"), ["3"]);
+        assert_eq!(settled(Method::HEAD, 200, b"")[0], "7");
+        assert_eq!(settled(Method::GET, 304, b"")[0], "7");
     }
 }

@@ -5,7 +5,7 @@
 
 mod guard;
 
-pub(super) use guard::{Guard, Verdict};
+pub(super) use guard::Guard;
 
 use crate::policy::EgressDenial;
 

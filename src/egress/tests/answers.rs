@@ -5,6 +5,7 @@ use hyper::{Method, StatusCode};
 use tokio::io::AsyncWriteExt as _;
 
 use super::lab::{Identity, Lab, empty, read_head, whole};
+use crate::{config::HostPattern, types::Host};
 
 #[tokio::test]
 async fn a_get_over_http1_is_answered_and_recorded() {
@@ -235,4 +236,20 @@ async fn the_certificate_inside_is_the_runs_own() {
     assert_eq!(shown.len(), 1);
     assert!(!lab.server.trusted.contains(&shown[0]));
     assert_eq!(session.alpn_protocol(), Some(&b"h2"[..]));
+}
+
+#[tokio::test]
+async fn an_address_is_a_host_like_any_other() {
+    const ADDRESS: &str = "127.0.0.1";
+    let lab = Lab::with(Identity::Right, |profile| {
+        profile.rules[0].hosts = HostPattern::Exactly(Host::parse(ADDRESS).unwrap());
+    })
+    .await;
+    let mut stream = lab.tls_to(ADDRESS, &[b"http/1.1"]).await;
+    let request = format!(
+        "GET /hello HTTP/1.1\r\nHost: {ADDRESS}:{}\r\n\r\n",
+        lab.server.port
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200"));
 }

@@ -4,9 +4,9 @@ use std::{error::Error, io};
 
 use tokio_rustls::rustls;
 
-use crate::{
-    egress::dial::{DialError, UpstreamFailure},
-    policy::EgressDenial,
+use crate::egress::{
+    dial::{DialError, UpstreamFailure},
+    meter::denial_of,
 };
 
 /// The first error of a chain that says what happened.
@@ -31,9 +31,6 @@ fn known(error: &(dyn Error + 'static)) -> Option<DialError> {
     if let Some(error) = error.downcast_ref::<DialError>() {
         return Some(*error);
     }
-    if let Some(denial) = error.downcast_ref::<EgressDenial>() {
-        return Some(DialError::Denied(*denial));
-    }
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return Some(DialError::Failed(match error {
             rustls::Error::InvalidCertificate(_) => UpstreamFailure::Certificate,
@@ -46,6 +43,9 @@ fn known(error: &(dyn Error + 'static)) -> Option<DialError> {
         return Some(DialError::Failed(UpstreamFailure::Protocol));
     }
     let error = error.downcast_ref::<io::Error>()?;
+    if let Some(denial) = denial_of(error) {
+        return Some(DialError::Denied(denial));
+    }
     // The source of an `io::Error` is that of the error inside, not the error inside.
     if let Some(inner) = error.get_ref().and_then(|inner| known(inner)) {
         return Some(inner);

@@ -26,7 +26,7 @@ use crate::{config::Scheme, types::Endpoint};
 
 /// How long a server may take to begin its answer, from the last piece of the request on. Stops a server that never
 /// answers from holding a connection of the run for ever.
-const RESPONSE_PATIENCE: Duration = Duration::from_secs(60);
+const RESPONSE_PATIENCE: Duration = Duration::from_mins(1);
 /// How long a connection is kept without a request.
 const IDLE: Duration = Duration::from_secs(30);
 /// The most connections that are kept without a request, for each host.

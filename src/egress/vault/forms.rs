@@ -27,9 +27,31 @@ const QUOTES: [(&str, &str); 7] = [
     ("&#34;", "&#39;"),
 ];
 
-/// Every form of a credential, which is ASCII without control characters.
+/// The shortest part of a credential that is looked for by itself, in characters: long enough that no other text has it
+/// by chance.
+const LEAST_PART: usize = 16;
+
+/// Every form of a credential, which is ASCII without control characters, and of its long parts that no escaping
+/// changes: what is around them may be written in ways that nobody thought of.
 pub(super) fn of(credential: &str) -> Vec<Form> {
-    let raw = credential.as_bytes();
+    let escaped = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+    let parts = credential
+        .split(escaped)
+        .filter(|part| part.len() >= LEAST_PART && *part != credential);
+    let mut forms: Vec<Form> = std::iter::once(credential)
+        .chain(parts)
+        .flat_map(forms_of)
+        .collect();
+    for form in &mut forms {
+        form.make_ascii_lowercase();
+    }
+    forms.sort_unstable_by(|a, b| a.as_slice().cmp(b.as_slice()));
+    forms.dedup_by(|a, b| a.as_slice() == b.as_slice());
+    forms
+}
+
+fn forms_of(text: &str) -> Vec<Form> {
+    let raw = text.as_bytes();
     let mut forms = Vec::new();
     forms.push(Zeroizing::new(raw.to_vec()));
     percent(raw, &mut forms);
@@ -55,11 +77,6 @@ pub(super) fn of(credential: &str) -> Vec<Form> {
             forms.push(inside);
         }
     }
-    for form in &mut forms {
-        form.make_ascii_lowercase();
-    }
-    forms.sort_unstable_by(|a, b| a.as_slice().cmp(b.as_slice()));
-    forms.dedup_by(|a, b| a.as_slice() == b.as_slice());
     forms
 }
 

@@ -15,5 +15,5 @@ pub use address::address;
 pub use decide::{Route, connection, request};
 pub use denial::EgressDenial;
 pub use target::canonical_target;
-pub(super) use variables::names as variable_names;
+pub(in crate::policy) use variables::names as variable_names;
 pub use variables::variables;

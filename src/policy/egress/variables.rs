@@ -31,7 +31,7 @@ const TRUST: [&str; 10] = [
 ];
 
 /// The names of all of them.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(in crate::policy) fn names() -> impl Iterator<Item = &'static str> {
     PROXY.into_iter().chain(NO_PROXY).chain(TRUST)
 }
 

@@ -19,6 +19,10 @@ const PERIOD: usize = 251;
 /// How much of a huge body is sent at a time: whole periods, so that every piece is the same.
 const PIECE_BYTES: usize = PERIOD * 261;
 
+/// How long a piece has to leave before the connection breaks: an HTTP/2 stream that is reset forgets what it did not
+/// send yet.
+const BEFORE_CUT: Duration = Duration::from_millis(50);
+
 /// The byte at this place of a huge body.
 #[must_use]
 pub fn huge_byte(at: u64) -> u8 {
@@ -58,8 +62,8 @@ pub(crate) enum Made {
     Cut {
         /// The piece.
         piece: Option<Bytes>,
-        /// Whether the piece had its time to leave.
-        flushed: bool,
+        /// Once the piece was given: until the error.
+        timer: Option<Pin<Box<Sleep>>>,
         /// The length that is announced.
         length: u64,
     },
@@ -113,7 +117,7 @@ impl Made {
     pub(crate) fn cut(piece: &'static [u8], length: u64) -> Self {
         Self::Cut {
             piece: Some(Bytes::from_static(piece)),
-            flushed: false,
+            timer: None,
             length,
         }
     }
@@ -152,16 +156,14 @@ impl Body for Made {
                 *timer = Box::pin(sleep(*every));
                 data(Bytes::from_static(b"."))
             }
-            Self::Cut { piece, flushed, .. } => match piece.take() {
-                Some(piece) => data(piece),
-                // What is written is flushed once there is nothing more to write.
-                None if !*flushed => {
-                    *flushed = true;
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
+            Self::Cut { piece, timer, .. } => {
+                if let Some(piece) = piece.take() {
+                    return data(piece);
                 }
-                None => Poll::Ready(Some(Err(io::Error::other("cut off, as asked")))),
-            },
+                let timer = timer.get_or_insert_with(|| Box::pin(sleep(BEFORE_CUT)));
+                ready!(timer.as_mut().poll(cx));
+                Poll::Ready(Some(Err(io::Error::other("cut off, as asked"))))
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, future, sync::Arc};
 
 use hyper::{
-    Request, Version,
+    Request, Response,
     body::Incoming,
     server::conn::{http1, http2},
     service::service_fn,
@@ -19,6 +19,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
+    body::Made,
     raw::{self, Raw},
     seen::{Log, Seen},
     site,
@@ -72,24 +73,28 @@ async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<Log>) {
     }
 }
 
+/// Keeps what came and answers it; where a raw answer is due, asks for it and leaves the rest to whoever has the
+/// connection.
+async fn respond(
+    peer: Peer,
+    ask: mpsc::Sender<Raw>,
+    request: Request<Incoming>,
+) -> Result<Response<Made>, Infallible> {
+    let seen = Seen::of(&request, peer.server_name.as_deref(), peer.secure);
+    peer.log.requested(seen);
+    if let Some(raw) = raw::of(request.uri().path()) {
+        let _ = ask.send(raw).await;
+        future::pending::<()>().await;
+    }
+    Ok(site::answer(request).await)
+}
+
 async fn http1<T>(stream: T, peer: Peer)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (ask, mut asked) = mpsc::channel::<Raw>(1);
-    let service = service_fn(|request: Request<Incoming>| {
-        let (peer, ask) = (peer.clone(), ask.clone());
-        async move {
-            peer.log
-                .requested(Seen::of(&request, peer.server_name.as_deref(), peer.secure));
-            if let Some(raw) = raw::of(request.uri().path()) {
-                let _ = ask.send(raw).await;
-                // The connection is taken away from here.
-                future::pending::<()>().await;
-            }
-            Ok::<_, Infallible>(site::answer(request).await)
-        }
-    });
+    let service = service_fn(|request| respond(peer.clone(), ask.clone(), request));
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let raw = tokio::select! {
         _ = &mut connection => return,
@@ -107,23 +112,28 @@ where
     let _ = stream.shutdown().await;
 }
 
+/// Over HTTP/2 there are no raw answers: the connection ends in their place, or is silent where they stall.
 async fn http2<T>(stream: T, peer: Peer)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let peer = peer.clone();
-        async move {
-            debug_assert_eq!(request.version(), Version::HTTP_2);
-            peer.log
-                .requested(Seen::of(&request, peer.server_name.as_deref(), peer.secure));
-            Ok::<_, Infallible>(site::answer(request).await)
-        }
-    });
-    // How it ends is the other side's to report.
-    let _ = http2::Builder::new(TokioExecutor::new())
+    let (ask, mut asked) = mpsc::channel::<Raw>(1);
+    let service = service_fn(|request| respond(peer.clone(), ask.clone(), request));
+    let mut connection = http2::Builder::new(TokioExecutor::new());
+    connection
         .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .initial_connection_window_size(WINDOW_BYTES);
+    let connection = connection.serve_connection(TokioIo::new(stream), service);
+    let broken = async {
+        while let Some(raw) = asked.recv().await {
+            if !raw.stalls {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        // How it ends is the other side's to report.
+        _ = connection => {}
+        () = broken => {}
+    }
 }

@@ -15,7 +15,7 @@
 //! | `/set-cookie` | two cookies |
 //! | `/trailers` | a body and trailers, which hold the request's headers as `x-echo-…` |
 //! | `/take` | reads the request's body to its end and says how many bytes it had |
-//! | those of `raw.rs` | bytes that are no proper answer, over HTTP/1.1 |
+//! | those of `raw.rs` | bytes that are no proper answer; over HTTP/2 the connection ends instead |
 
 use std::{collections::HashMap, time::Duration};
 

@@ -324,9 +324,23 @@ async fn trailers_come_after_the_body_and_hold_the_requests_headers() {
 #[tokio::test]
 async fn a_reset_breaks_in_the_middle_of_the_body() {
     let upstream = upstream().await;
-    let answer = get(&upstream, "/reset").await;
-    assert_eq!(answer.status(), 200);
-    assert!(answer.into_body().collect().await.is_err());
+    let plain = get(&upstream, "/reset").await;
+    let stream = connect(&upstream, &[b"h2"]).await.unwrap();
+    let (mut send, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let asked = Request::get(format!("https://{NAME}/reset"))
+        .body(Full::<Bytes>::default())
+        .unwrap();
+    let secure = send.send_request(asked).await.unwrap();
+    for answer in [plain, secure] {
+        assert_eq!(answer.status(), 200);
+        let mut body = answer.into_body();
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "the beginning");
+        assert!(body.frame().await.unwrap().is_err());
+    }
 }
 
 #[tokio::test]
@@ -366,6 +380,24 @@ async fn misbehaviour_comes_byte_for_byte_also_on_a_connection_that_was_used() {
         );
         assert_eq!(rest.is_empty(), beginning.is_empty(), "{path}");
     }
+}
+
+#[tokio::test]
+async fn over_http_2_misbehaviour_is_the_end_of_the_connection() {
+    let upstream = upstream().await;
+    let stream = connect(&upstream, &[b"h2"]).await.unwrap();
+    let (mut send, connection) =
+        http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    let connection = tokio::spawn(connection);
+    let asked = Request::get(format!("https://{NAME}/garbage"))
+        .body(Full::default())
+        .unwrap();
+    assert!(send.send_request(asked).await.is_err());
+    // Ends by itself: nothing holds it open.
+    let _ = connection.await.unwrap();
+    assert_eq!(upstream.seen().len(), 1);
 }
 
 #[tokio::test]

@@ -101,8 +101,17 @@ impl Lab {
 
     /// TLS through `CONNECT`, of which the program trusts the run's authority alone.
     pub(in crate::egress) async fn tls(&self, alpn: &[&[u8]]) -> TlsStream<DuplexStream> {
+        self.tls_to(HOST, alpn).await
+    }
+
+    /// TLS through `CONNECT` to another host.
+    pub(in crate::egress) async fn tls_to(
+        &self,
+        host: &'static str,
+        alpn: &[&[u8]],
+    ) -> TlsStream<DuplexStream> {
         let mut stream = self.connect();
-        let authority = self.authority();
+        let authority = format!("{host}:{}", self.server.port);
         let head = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let answer = read_head(&mut stream).await;
@@ -119,7 +128,7 @@ impl Lab {
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         TlsConnector::from(Arc::new(config))
-            .connect(ServerName::try_from(HOST).unwrap(), stream)
+            .connect(ServerName::try_from(host).unwrap(), stream)
             .await
             .unwrap()
     }
@@ -213,7 +222,7 @@ fn profile(server: &Server) -> Profile {
             connections: 64,
             sent_bytes: 1 << 30,
             received_bytes: 1 << 30,
-            duration: std::time::Duration::from_secs(600),
+            duration: std::time::Duration::from_mins(10),
         },
         callers: vec![CallerKind::Local],
     }

@@ -161,7 +161,7 @@ fn certified(identity: Identity) -> (Vec<CertificateDer<'static>>, Arc<ServerCon
     } else {
         super::HOST
     };
-    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
     if identity == Identity::Expired {
         let day = Duration::from_hours(24);
         params.not_before = (SystemTime::now() - 3 * day).into();

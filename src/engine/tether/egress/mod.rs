@@ -185,7 +185,8 @@ async fn keep(
                 return sent(error);
             }
         }
-        TetherError::Lost
+        // The door goes piece by piece, and `closing` may be the last of them.
+        std::future::pending().await
     };
     let error = tokio::select! {
         biased;
