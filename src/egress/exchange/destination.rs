@@ -3,7 +3,7 @@
 use hyper::{
     Method, Request,
     header::{HOST, HeaderValue},
-    http::uri::{Authority, Scheme as UriScheme},
+    http::uri::Scheme as UriScheme,
 };
 
 use crate::{config::Scheme, egress::ledger::Refused, policy::EgressDenial, types::Endpoint};
@@ -19,23 +19,24 @@ pub(in crate::egress) enum Way {
     Tls(Endpoint),
 }
 
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    /// How the server is spoken to.
+    pub(super) scheme: Scheme,
+    /// The server.
+    pub(super) endpoint: Endpoint,
+}
+
 /// A request that goes nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Astray {
     /// What is known of where it should have gone.
-    pub(super) target: Result<Endpoint, Vec<u8>>,
+    pub(super) target: Result<Destination, Vec<u8>>,
     pub(super) denial: EgressDenial,
 }
 
 impl Way {
-    /// How the server is spoken to.
-    pub(in crate::egress) fn scheme(&self) -> Scheme {
-        match self {
-            Self::Proxy | Self::Plain(_) => Scheme::Http,
-            Self::Tls(_) => Scheme::Https,
-        }
-    }
-
     /// The endpoint of the connection, if that has one.
     pub(in crate::egress) fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -54,38 +55,58 @@ impl Way {
     ///
     /// # Errors
     /// [`Astray`]: not recorded yet.
-    pub(super) fn destination<B>(&self, request: &Request<B>) -> Result<Endpoint, Astray> {
-        let authority = request.uri().authority();
-        let endpoint = match self.endpoint() {
-            Some(endpoint) => endpoint.clone(),
-            None => self.named(authority)?,
+    pub(super) fn destination<B>(&self, request: &Request<B>) -> Result<Destination, Astray> {
+        let destination = match self {
+            Self::Proxy => named(request)?,
+            Self::Plain(endpoint) => Destination {
+                scheme: Scheme::Http,
+                endpoint: endpoint.clone(),
+            },
+            Self::Tls(endpoint) => Destination {
+                scheme: Scheme::Https,
+                endpoint: endpoint.clone(),
+            },
         };
-        match self.contradiction(&endpoint, request) {
-            None => Ok(endpoint),
+        match destination.contradiction(request) {
+            None => Ok(destination),
             Some(denial) => Err(Astray {
-                target: Ok(endpoint),
+                target: Ok(destination),
                 denial,
             }),
         }
     }
+}
 
-    /// The endpoint that the target of a proxy's request names.
-    fn named(&self, authority: Option<&Authority>) -> Result<Endpoint, Astray> {
-        let authority = authority.ok_or(Astray {
+/// What the target of a request to a proxy names. The way to the proxy is within the sandbox and in the clear; what is
+/// behind it is spoken to as the target says.
+fn named<B>(request: &Request<B>) -> Result<Destination, Astray> {
+    let uri = request.uri();
+    let scheme = match uri.scheme() {
+        Some(scheme) if *scheme == UriScheme::HTTP => Some(Scheme::Http),
+        Some(scheme) if *scheme == UriScheme::HTTPS => Some(Scheme::Https),
+        _ => None,
+    };
+    let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
+        return Err(Astray {
             target: Err(Vec::new()),
             denial: EgressDenial::Protocol,
-        })?;
-        Endpoint::parse(authority.as_str(), Some(self.default_port())).map_err(|error| Astray {
+        });
+    };
+    match Endpoint::parse(authority.as_str(), Some(scheme.default_port())) {
+        Ok(endpoint) => Ok(Destination { scheme, endpoint }),
+        Err(error) => Err(Astray {
             target: Err(authority.as_str().as_bytes().to_vec()),
             denial: EgressDenial::HostSyntax(error),
-        })
+        }),
     }
+}
 
-    fn contradiction<B>(&self, endpoint: &Endpoint, request: &Request<B>) -> Option<EgressDenial> {
+impl Destination {
+    fn contradiction<B>(&self, request: &Request<B>) -> Option<EgressDenial> {
         if forbidden(request.method()) {
             return Some(EgressDenial::ForbiddenMethod);
         }
-        let scheme = match self.scheme() {
+        let scheme = match self.scheme {
             Scheme::Https => UriScheme::HTTPS,
             Scheme::Http => UriScheme::HTTP,
         };
@@ -100,24 +121,17 @@ impl Way {
             .chain(hosts.map(HeaderValue::as_bytes))
             .peekable();
         let silent = names.peek().is_none();
-        if silent || !names.all(|name| self.is(endpoint, name)) {
+        if silent || !names.all(|name| self.is(name)) {
             return Some(EgressDenial::HostMismatch);
         }
         None
     }
 
-    fn is(&self, endpoint: &Endpoint, name: &[u8]) -> bool {
+    fn is(&self, name: &[u8]) -> bool {
         std::str::from_utf8(name)
             .ok()
-            .and_then(|name| Endpoint::parse(name, Some(self.default_port())).ok())
-            .is_some_and(|name| name == *endpoint)
-    }
-
-    fn default_port(&self) -> u16 {
-        match self.scheme() {
-            Scheme::Https => 443,
-            Scheme::Http => 80,
-        }
+            .and_then(|name| Endpoint::parse(name, Some(self.scheme.default_port())).ok())
+            .is_some_and(|name| name == self.endpoint)
     }
 }
 
@@ -134,6 +148,13 @@ mod tests {
 
     fn endpoint(text: &str) -> Endpoint {
         Endpoint::parse(text, None).unwrap()
+    }
+
+    fn to(scheme: Scheme, text: &str) -> Destination {
+        Destination {
+            scheme,
+            endpoint: endpoint(text),
+        }
     }
 
     fn request(method: &str, uri: &str, hosts: &[&str]) -> Request<()> {
@@ -162,7 +183,7 @@ mod tests {
         let absolute = request("GET", "https://files.lab.test/", &["files.lab.test:443"]);
         assert_eq!(
             way.destination(&absolute),
-            Ok(endpoint("files.lab.test:443"))
+            Ok(to(Scheme::Https, "files.lab.test:443"))
         );
         let address = Way::Plain(endpoint("127.0.0.1:80"));
         let spelt = request("GET", "/", &["0x7f.1"]);
@@ -202,7 +223,7 @@ mod tests {
         );
         assert_eq!(denial(&Way::Tls(tls), &plain), not_allowed);
         assert_eq!(denial(&Way::Plain(port_80), &secure), not_allowed);
-        assert_eq!(denial(&Way::Proxy, &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &secure), None);
         assert_eq!(denial(&Way::Proxy, &plain), None);
     }
 
@@ -217,13 +238,19 @@ mod tests {
 
     #[test]
     fn a_request_to_the_proxy_says_itself_where_it_goes() {
-        let to = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
+        let sent = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
         assert_eq!(
-            to("http://files.lab.test/a"),
-            Ok(endpoint("files.lab.test:80"))
+            sent("http://files.lab.test/a"),
+            Ok(to(Scheme::Http, "files.lab.test:80"))
         );
-        assert_eq!(to("/a").unwrap_err().denial, EgressDenial::Protocol);
-        let astray = to("http://user@files.lab.test/").unwrap_err();
+        assert_eq!(
+            sent("https://files.lab.test/a"),
+            Ok(to(Scheme::Https, "files.lab.test:443"))
+        );
+        let other = sent("ftp://files.lab.test/a").unwrap_err();
+        assert_eq!(other.denial, EgressDenial::Protocol);
+        assert_eq!(sent("/a").unwrap_err().denial, EgressDenial::Protocol);
+        let astray = sent("http://user@files.lab.test/").unwrap_err();
         assert_eq!(astray.target, Err(b"user@files.lab.test".to_vec()));
         assert_eq!(astray.denial.reason(), "host_syntax");
     }

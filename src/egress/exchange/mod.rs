@@ -10,14 +10,15 @@ mod headers;
 use std::sync::Arc;
 
 use hyper::{
-    Request, Response, StatusCode, Uri,
+    Request, Response, StatusCode, Uri, Version,
     body::{Bytes, Incoming},
+    header::{CONNECTION, HeaderValue},
     http::uri::PathAndQuery,
 };
 
 pub(super) use body::AnswerBody;
-use destination::Astray;
 pub(super) use destination::Way;
+use destination::{Astray, Destination};
 
 use super::{
     dial::{DialError, UpstreamFailure},
@@ -38,28 +39,24 @@ pub(super) async fn answer(
     way: &Way,
     request: Request<Incoming>,
 ) -> Response<AnswerBody> {
-    let endpoint = match way.destination(&request) {
-        Ok(endpoint) => endpoint,
-        Err(astray) => return refuse(relay, way, &request, &astray),
+    let destination = match way.destination(&request) {
+        Ok(destination) => destination,
+        Err(astray) => return refuse(relay, &request, &astray),
     };
-    match forward(relay, way, &endpoint, request).await {
+    let endpoint = Some(&destination.endpoint);
+    match forward(relay, &destination, request).await {
         Ok(answer) => answer,
-        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, Some(&endpoint))),
-        Err(DialError::Failed(failure)) => own(&Reply::failed(failure, Some(&endpoint))),
+        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, endpoint)),
+        Err(DialError::Failed(failure)) => own(&Reply::failed(failure, endpoint)),
     }
 }
 
 /// Records a request that goes nowhere, and says so.
-fn refuse(
-    relay: &Shared,
-    way: &Way,
-    request: &Request<Incoming>,
-    astray: &Astray,
-) -> Response<AnswerBody> {
+fn refuse(relay: &Shared, request: &Request<Incoming>, astray: &Astray) -> Response<AnswerBody> {
     let target = policy::egress::canonical_target(target(request.uri()));
     let what = match &astray.target {
-        Ok(endpoint) => Refused::Request(RequestLine {
-            scheme: way.scheme(),
+        Ok(Destination { scheme, endpoint }) => Refused::Request(RequestLine {
+            scheme: *scheme,
             endpoint,
             method: request.method().as_str(),
             target: &target,
@@ -67,19 +64,26 @@ fn refuse(
         Err(came) => Refused::Unparsed(came),
     };
     let denial = relay.ledger.denied(what, astray.denial);
-    own(&Reply::denied(denial, astray.target.as_ref().ok()))
+    let endpoint = astray.target.as_ref().ok().map(|known| &known.endpoint);
+    let mut answer = own(&Reply::denied(denial, endpoint));
+    // Whoever contradicts itself is not listened to any further.
+    if request.version() < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
 }
 
 async fn forward(
     relay: &Arc<Shared>,
-    way: &Way,
-    endpoint: &Endpoint,
+    destination: &Destination,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, DialError> {
+    let Destination { scheme, endpoint } = destination;
     let (mut head, body) = request.into_parts();
     let target = policy::egress::canonical_target(target(&head.uri));
     let line = RequestLine {
-        scheme: way.scheme(),
+        scheme: *scheme,
         endpoint,
         method: head.method.as_str(),
         target: &target,
@@ -87,17 +91,19 @@ async fn forward(
     let denied = |denial| DialError::Denied(relay.ledger.denied(Refused::Request(line), denial));
     let redactor = relay.vault.redactor();
 
+    relay.ledger.look_at(&line).map_err(DialError::Denied)?;
+
     // First what the program may not send, so that it cannot name an injected header as one of the connection's.
     headers::for_upstream(&mut head.headers, &body, redactor.is_some());
     let secrets = relay
         .vault
-        .prepare(endpoint, way.scheme(), &mut head.headers)
+        .prepare(endpoint, *scheme, &mut head.headers)
         .await
         .map_err(|error| {
             tracing::warn!(%error, "a request was not sent");
             DialError::Failed(UpstreamFailure::SecretUnavailable)
         })?;
-    let uri = upstream::uri(way.scheme(), endpoint, &target)
+    let uri = upstream::uri(*scheme, endpoint, &target)
         .ok_or_else(|| denied(EgressDenial::MalformedHead))?;
     relay
         .ledger

@@ -17,9 +17,13 @@ pub(super) struct Asked {
 pub(super) fn asked(head: &[u8]) -> Result<Asked, EgressDenial> {
     let head = Head::parse(head)?;
     if head.method != "CONNECT" {
-        // The server of plain HTTP reads it again, and all that follow.
-        let scheme = head.target.get(.."http://".len()).unwrap_or_default();
-        return if scheme.eq_ignore_ascii_case("http://") {
+        // The server of plain HTTP reads it again, and all that follow. Some clients ask a proxy so for what is behind
+        // TLS too, and leave TLS to it.
+        let scheme = head.target.split("://").next().unwrap_or_default();
+        let known = ["http", "https"];
+        return if scheme.len() < head.target.len()
+            && known.iter().any(|one| scheme.eq_ignore_ascii_case(one))
+        {
             Ok(Asked { connect: None })
         } else {
             Err(EgressDenial::Protocol)
@@ -132,16 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_http_target_is_for_the_server_of_plain_http() {
+    fn an_absolute_target_is_for_the_server_of_plain_http() {
         assert_eq!(of("GET http://x.org/ HTTP/1.1\nHost: x.org"), Ok(None));
         assert_eq!(of("POST HTTP://x.org HTTP/1.1\nHost: x.org"), Ok(None));
+        assert_eq!(of("GET https://x.org/ HTTP/1.1\nHost: x.org"), Ok(None));
     }
 
     #[test]
     fn other_targets_are_no_request_to_a_proxy() {
         for line in [
             "GET / HTTP/1.1",
-            "GET https://x.org/ HTTP/1.1",
+            "GET http HTTP/1.1",
             "GET ftp://x.org/ HTTP/1.1",
             "OPTIONS * HTTP/1.1",
             "GET x.org:443 HTTP/1.1",
