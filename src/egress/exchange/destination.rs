@@ -3,7 +3,7 @@
 use hyper::{
     Method, Request,
     header::{HOST, HeaderValue},
-    http::uri::{Authority, Scheme as UriScheme},
+    http::uri::Scheme as UriScheme,
 };
 
 use crate::{config::Scheme, egress::ledger::Refused, policy::EgressDenial, types::Endpoint};
@@ -150,6 +150,13 @@ mod tests {
         Endpoint::parse(text, None).unwrap()
     }
 
+    fn to(scheme: Scheme, text: &str) -> Destination {
+        Destination {
+            scheme,
+            endpoint: endpoint(text),
+        }
+    }
+
     fn request(method: &str, uri: &str, hosts: &[&str]) -> Request<()> {
         let mut request = Request::builder().method(method).uri(uri);
         for host in hosts {
@@ -176,7 +183,7 @@ mod tests {
         let absolute = request("GET", "https://files.lab.test/", &["files.lab.test:443"]);
         assert_eq!(
             way.destination(&absolute),
-            Ok(endpoint("files.lab.test:443"))
+            Ok(to(Scheme::Https, "files.lab.test:443"))
         );
         let address = Way::Plain(endpoint("127.0.0.1:80"));
         let spelt = request("GET", "/", &["0x7f.1"]);
@@ -216,7 +223,7 @@ mod tests {
         );
         assert_eq!(denial(&Way::Tls(tls), &plain), not_allowed);
         assert_eq!(denial(&Way::Plain(port_80), &secure), not_allowed);
-        assert_eq!(denial(&Way::Proxy, &secure), not_allowed);
+        assert_eq!(denial(&Way::Proxy, &secure), None);
         assert_eq!(denial(&Way::Proxy, &plain), None);
     }
 
@@ -231,13 +238,19 @@ mod tests {
 
     #[test]
     fn a_request_to_the_proxy_says_itself_where_it_goes() {
-        let to = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
+        let sent = |uri: &str| Way::Proxy.destination(&request("GET", uri, &["files.lab.test"]));
         assert_eq!(
-            to("http://files.lab.test/a"),
-            Ok(endpoint("files.lab.test:80"))
+            sent("http://files.lab.test/a"),
+            Ok(to(Scheme::Http, "files.lab.test:80"))
         );
-        assert_eq!(to("/a").unwrap_err().denial, EgressDenial::Protocol);
-        let astray = to("http://user@files.lab.test/").unwrap_err();
+        assert_eq!(
+            sent("https://files.lab.test/a"),
+            Ok(to(Scheme::Https, "files.lab.test:443"))
+        );
+        let other = sent("ftp://files.lab.test/a").unwrap_err();
+        assert_eq!(other.denial, EgressDenial::Protocol);
+        assert_eq!(sent("/a").unwrap_err().denial, EgressDenial::Protocol);
+        let astray = sent("http://user@files.lab.test/").unwrap_err();
         assert_eq!(astray.target, Err(b"user@files.lab.test".to_vec()));
         assert_eq!(astray.denial.reason(), "host_syntax");
     }

@@ -91,6 +91,8 @@ async fn forward(
     let denied = |denial| DialError::Denied(relay.ledger.denied(Refused::Request(line), denial));
     let redactor = relay.vault.redactor();
 
+    relay.ledger.look_at(&line).map_err(DialError::Denied)?;
+
     // First what the program may not send, so that it cannot name an injected header as one of the connection's.
     headers::for_upstream(&mut head.headers, &body, redactor.is_some());
     let secrets = relay

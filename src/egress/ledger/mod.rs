@@ -239,16 +239,29 @@ impl Ledger {
         request: &RequestLine<'_>,
         secrets: Vec<String>,
     ) -> Result<(), EgressDenial> {
-        let verdict = policy::egress::request(
+        let mut decided = Refused::Request(*request).decided(self.verdict(request));
+        decided.secrets = secrets;
+        self.settle(decided)
+    }
+
+    /// Decides one request before anything is done for it, such as to mint a secret. Only a denial is recorded: what is
+    /// allowed is when it is sent, by [`Self::request`].
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn look_at(&self, request: &RequestLine<'_>) -> Result<(), EgressDenial> {
+        self.verdict(request)
+            .map_err(|denial| self.denied(Refused::Request(*request), denial))
+    }
+
+    fn verdict(&self, request: &RequestLine<'_>) -> Result<(), EgressDenial> {
+        policy::egress::request(
             &self.profile,
             request.scheme,
             request.endpoint,
             request.method,
             request.target,
-        );
-        let mut decided = Refused::Request(*request).decided(verdict);
-        decided.secrets = secrets;
-        self.settle(decided)
+        )
     }
 
     /// Records a denial that was found elsewhere. The answer is what the program is to be told.

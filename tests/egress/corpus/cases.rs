@@ -55,6 +55,8 @@ print(everything(s).decode("latin-1"))"#),
 s = trust().wrap_socket(socks(1, name("files.lab.test"), TLS), server_hostname="files.lab.test")
 s.sendall(b"GET /echo HTTP/1.1\r\nHost: files.lab.test:%d\r\nConnection: close\r\n\r\n" % TLS)
 print(everything(s).decode("latin-1"))"#),
+    lab("an absolute target behind TLS, asked of the proxy", Allowed("HTTP/1.1 200"), r#"
+raw(b"GET https://files.lab.test:%d/echo HTTP/1.1\r\nHost: files.lab.test:%d\r\nConnection: close\r\n\r\n" % (TLS, TLS))"#),
     lab("two requests on one connection", Allowed("HTTP/1.1 200"), r#"
 one = b"GET /echo?n=1 HTTP/1.1\r\nHost: files.lab.test:%d\r\n\r\n" % TLS
 two = b"GET /echo?n=2 HTTP/1.1\r\nHost: files.lab.test:%d\r\nConnection: close\r\n\r\n" % TLS
@@ -187,6 +189,10 @@ s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)); print(everything(s))"
     lab("HTTP in the clear to a host of https", Denied("scheme_not_allowed"), r#"fetch(f"http://files.lab.test:{TLS}/evil")"#),
     lab("TLS to a host of http", Denied("scheme_not_allowed"), r#"
 s = connect(f"plain.lab.test:{PLAIN}"); s.sendall(hello("plain.lab.test")); print(everything(s))"#),
+    lab("an absolute target behind TLS, to another host", Denied("host_not_allowed"), r#"
+raw(b"GET https://other.lab.test:%d/evil HTTP/1.1\r\nHost: other.lab.test:%d\r\n\r\n" % (TLS, TLS))"#),
+    lab("an absolute target behind TLS, through a tunnel's rule", Denied("scheme_not_allowed"), r#"
+raw(b"GET https://pinned.lab.test:%d/evil HTTP/1.1\r\nHost: pinned.lab.test:%d\r\n\r\n" % (TLS, TLS))"#),
     lab("a redirect to another host", Denied("host_not_allowed"), r#"
 fetch(f"https://files.lab.test:{TLS}/redirect?to=https://other.lab.test:{TLS}/elsewhere")"#),
 

@@ -118,6 +118,16 @@ async fn there_is_one_door_at_a_time_and_another_after_it() {
     assert_eq!(said.unwrap().stdout, b"y");
 }
 
+/// A door goes piece by piece, on one thread, while its keeper looks on from another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_door_that_is_shut_is_no_breach_of_the_guests() {
+    let (tether, _) = tether().await;
+    for _ in 0..500 {
+        drop(tether.open_egress(Vec::new()).await.unwrap());
+    }
+    assert_eq!(run(&tether, "out x").await.unwrap().stdout, b"x");
+}
+
 #[tokio::test]
 async fn a_guest_that_cannot_open_the_way_out_says_so_and_lives() {
     let (tether, _) = tether().await;
