@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The longest request for one package, in bytes: it stands in an argument, a message and the audit log.
 pub const MAX_PACKAGE_SPEC_BYTES: usize = 256;
 /// The longest name of a package, in bytes (npm's bound; Python's names are shorter).
-pub const MAX_PACKAGE_NAME_BYTES: usize = 214;
+const MAX_PACKAGE_NAME_BYTES: usize = 214;
 /// What installers take for a file to install, whatever else the text says.
 const ARCHIVES: [&str; 14] = [
     ".whl",

@@ -479,14 +479,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
         let then = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let later = then + Duration::from_secs(60);
+        let later = then + Duration::from_mins(1);
         assert_eq!(cache.page_now("https://r.test/a", later).unwrap(), None);
         cache
             .keep_page_now("https://r.test/a", b"page", then)
             .unwrap();
         let kept = Kept {
             bytes: b"page".to_vec(),
-            age: Duration::from_secs(60),
+            age: Duration::from_mins(1),
         };
         assert_eq!(
             cache.page_now("https://r.test/a", later).unwrap(),

@@ -210,7 +210,7 @@ mod tests {
         HttpUrl::parse("https://index.test/simple/six/").unwrap()
     }
 
-    fn project(files: Value) -> Project {
+    fn project(files: &Value) -> Project {
         let text = json!({"meta": {"api-version": "1.1"}, "name": "six", "files": files});
         Project::read("six", text.to_string().as_bytes()).unwrap()
     }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_page_is_written_anew_with_links_to_the_gateway() {
-        let project = project(json!([{
+        let project = project(&json!([{
             "filename": "six-1.0-py3-none-any.whl",
             "url": "https://files.test/x/six-1.0-py3-none-any.whl#sha256=0",
             "hashes": {"sha256": A, "md5": "0"},
@@ -283,7 +283,7 @@ mod tests {
         let hashes = |hashes: Value| {
             let mut file = file("six-1.0.tar.gz", "six-1.0.tar.gz");
             file["hashes"] = hashes;
-            project(json!([file])).files.len()
+            project(&json!([file])).files.len()
         };
         assert_eq!(hashes(json!({"sha256": A})), 1);
         assert_eq!(hashes(json!({})), 0);
@@ -301,7 +301,7 @@ mod tests {
     fn metadata_without_a_digest_is_not_offered() {
         let mut file = file("six-1.0-py3-none-any.whl", "six-1.0-py3-none-any.whl");
         file["core-metadata"] = json!(true);
-        let (page, links) = project(json!([file])).render(&page(), false, |_| true);
+        let (page, links) = project(&json!([file])).render(&page(), false, |_| true);
         assert_eq!(links.len(), 1);
         assert_eq!(page["files"][0].get("core-metadata"), None);
     }
@@ -319,7 +319,7 @@ mod tests {
             "six%2f.whl",
             &format!("{}.whl", "x".repeat(250)),
         ] {
-            assert_eq!(project(json!([file(bad, "x.whl")])).files, [], "{bad}");
+            assert_eq!(project(&json!([file(bad, "x.whl")])).files, [], "{bad}");
         }
     }
 
@@ -327,14 +327,14 @@ mod tests {
     fn one_name_is_one_file() {
         let mut second = file("six-1.0.zip", "b/six-1.0.zip");
         second["hashes"]["sha256"] = B.into();
-        let project = project(json!([file("six-1.0.zip", "a/six-1.0.zip"), second]));
+        let project = project(&json!([file("six-1.0.zip", "a/six-1.0.zip"), second]));
         assert_eq!(project.files.len(), 1);
         assert_eq!(project.files[0].sha256.to_string(), A);
     }
 
     #[test]
     fn sources_and_hosts_that_are_not_open_are_left_out() {
-        let project = project(json!([
+        let project = project(&json!([
             file("six-1.0.tar.gz", "https://files.test/six-1.0.tar.gz"),
             file("six-1.0-py3-none-any.whl", "https://files.test/six.whl"),
             file("six-2.0-py3-none-any.whl", "https://evil.test/six.whl"),
@@ -373,7 +373,7 @@ mod tests {
             noise in any::<Vec<u8>>(),
         ) {
             let _ = Project::read("six", &noise);
-            let project = project(json!([file(&name, &url)]));
+            let project = project(&json!([file(&name, &url)]));
             let (served, links) = project.render(&page(), true, |_| true);
             prop_assert_eq!(served["files"].as_array().unwrap().len(), links.len());
             for link in links {
@@ -388,7 +388,7 @@ mod tests {
             let mut file = file("six-1.0.zip", "six-1.0.zip");
             file["size"] = size.into();
             file["yanked"] = text.as_str().into();
-            let project = project(json!([file]));
+            let project = project(&json!([file]));
             let kept = serde_json::to_vec(&project).unwrap();
             prop_assert_eq!(serde_json::from_slice::<Project>(&kept).unwrap(), project);
             let _ = digest::sha256(&kept);
