@@ -87,3 +87,77 @@ pub(super) fn parse(kind: PackageKind, asked: &[String]) -> Result<Vec<PackageSp
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{FileOrigin, Settings},
+        policy::{Policy, RunAsk, Start},
+        types::{Caller, Cpus},
+    };
+
+    fn plan(config: &str, ask: RunAsk) -> Result<InstallPlan, Denial> {
+        let settings = Settings::parse(config, FileOrigin::BuiltIn, Cpus::from_millis(1000));
+        let policy = Policy::new(&settings.unwrap());
+        let (_, plan) = policy.fresh_run(&Caller::Local, ask)?;
+        let plan = plan.action();
+        assert_eq!(plan.start, Start::Cold, "one that waits has looked already");
+        Ok(plan.packages.clone().unwrap())
+    }
+
+    fn ask(language: &str, packages: &[&str]) -> RunAsk {
+        RunAsk {
+            language: language.to_owned(),
+            code: "1".to_owned(),
+            packages: packages.iter().map(|&one| one.to_owned()).collect(),
+            ..RunAsk::default()
+        }
+    }
+
+    #[test]
+    fn the_command_is_the_images_with_packages_behind_all_options() {
+        let plan = plan("[packages.python]\n", ask("python", &["six==1.17.0", "a"])).unwrap();
+        let argv = plan.argv("http://127.0.0.1:3128/python/simple/");
+        let after: Vec<_> = argv.iter().rev().take(4).rev().collect();
+        assert_eq!(after, ["--only-binary=:all:", "--", "six==1.17.0", "a"]);
+        assert!(argv.contains(&"http://127.0.0.1:3128/python/simple/".to_owned()));
+        assert!(!argv.iter().any(|word| word.contains(INDEX_MARK)));
+    }
+
+    #[test]
+    fn code_of_packages_runs_only_where_the_operator_says_so() {
+        for (config, language, word) in [
+            (
+                "[packages.python]\nbuilds =",
+                "python",
+                "--only-binary=:all:",
+            ),
+            (
+                "[packages.javascript]\nscripts =",
+                "javascript",
+                "--ignore-scripts",
+            ),
+        ] {
+            for open in [true, false] {
+                let plan = plan(&format!("{config} {open}\n"), ask(language, &["a"])).unwrap();
+                let kept_from = plan.argv("x").iter().any(|found| found == word);
+                assert_eq!(kept_from, !open, "{language}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_callers_is_in_the_installers_environment() {
+        let ask = RunAsk {
+            env: BTreeMap::from([("PIP_INDEX_URL".to_owned(), "https://evil.test".to_owned())]),
+            args: vec!["--evil".to_owned()],
+            stdin: Some("evil".to_owned()),
+            ..ask("python", &["six"])
+        };
+        let plan = plan("[packages.python]\n", ask).unwrap();
+        let all = format!("{:?} {:?}", plan.environment(1, None), plan.argv("x"));
+        assert!(!all.contains("evil"), "{all}");
+        assert!(all.contains("TMPDIR"), "{all}");
+    }
+}

@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::app::{self, App};
 use crate::{
     config::{Environment, Settings},
+    egress::Packages,
     engine::Facts,
     images,
     policy::RunAsk,
-    types::{Caller, Status},
+    types::{Caller, PackageKind, Status},
 };
 use check::{Check, Level};
 
@@ -57,6 +58,9 @@ async fn look(
         return Ok(report.worst);
     }
     report.add(&accounts())?;
+    for check in packages(settings, environment).await {
+        report.add(&check)?;
+    }
     let engine = app::engine(settings, environment)?;
     let own: Vec<String> = settings
         .languages
@@ -138,6 +142,34 @@ fn free_bytes(_directory: &Path) -> Option<u64> {
 
 fn accounts() -> Check {
     check::accounts(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())
+}
+
+/// Where packages would come from. Nobody there is asked anything.
+async fn packages(settings: &Settings, environment: &Environment) -> Vec<Check> {
+    let name = "packages";
+    let Ok(state) = environment.state_dir() else {
+        return Vec::new();
+    };
+    let packages = Packages::new(&settings.packages, state.join("packages"));
+    let mut checks = Vec::new();
+    for kind in [PackageKind::Python, PackageKind::JavaScript] {
+        checks.extend(match packages.registry(kind).await {
+            Ok(None) => None,
+            Ok(Some(registry)) => Some(Check::ok(
+                name,
+                format!("{kind} packages come from {}", registry.url()),
+            )),
+            Err(error) => Some(Check::warning(
+                name,
+                error.to_string(),
+                "without it each call that asks for packages fails",
+            )),
+        });
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(name, "off: no call can ask for any"));
+    }
+    checks
 }
 
 async fn built_in(settings: &Settings, environment: &Environment) -> Vec<Check> {
