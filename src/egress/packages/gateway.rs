@@ -26,7 +26,10 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+};
 use tokio_util::{io::ReaderStream, sync::CancellationToken};
 
 use super::{
@@ -48,6 +51,9 @@ use crate::{
 
 /// The largest file, in bytes: the largest wheels there are, with room to spare.
 const MAX_FILE_BYTES: u64 = 1024 * MIB;
+/// The most files that one installation is told of: each is remembered until its end. A tree of a thousand packages has
+/// some hundred thousand. Stops an installer that asks for ever more pages from filling the memory.
+const MAX_LINKS: usize = 300_000;
 /// How old a page may be that stands in for a registry that cannot be reached.
 const STALEST: Duration = Duration::from_hours(7 * 24);
 /// How long the head of a request may take.
@@ -63,12 +69,20 @@ const FILE_TYPE: &str = "application/octet-stream";
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
+/// What all installations of a server share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) cache: Arc<Cache>,
+    /// Places for pages that are being read.
+    pub(super) pages: Arc<Semaphore>,
+}
+
 /// What one installation may reach. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Gateway {
     registry: Registry,
     client: Client,
-    cache: Arc<Cache>,
+    shared: Shared,
     index_ttl: Duration,
     /// The address at which the installer finds it, `http://127.0.0.1:<port>`.
     origin: String,
@@ -82,14 +96,14 @@ impl Gateway {
     pub(super) fn new(
         registry: Registry,
         client: Client,
-        cache: Arc<Cache>,
+        shared: Shared,
         index_ttl: Duration,
         authority: &str,
     ) -> Self {
         Self {
             registry,
             client,
-            cache,
+            shared,
             index_ttl,
             origin: format!("http://{authority}"),
             links: Mutex::default(),
@@ -184,6 +198,8 @@ impl Gateway {
     async fn page(&self, name: &str) -> Result<Found, Failure> {
         let url = self.registry.page(name).map_err(|_| Failure::Malformed)?;
         let allowed = self.client.allow(&url)?;
+        let place = self.shared.pages.acquire().await;
+        let _place = place.map_err(|_| EgressDenial::Closed)?;
         let page = self.current(name, &url, &allowed).await?;
         let files = format!("{}{}", self.origin, path::files(self.registry.kind));
         let (page, links) = page.render(&self.registry, &url, &files);
@@ -191,15 +207,21 @@ impl Gateway {
             PackageKind::Python => python::MEDIA_TYPE,
             PackageKind::JavaScript => javascript::MEDIA_TYPE,
         };
-        self.links
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(
-                links
-                    .into_iter()
-                    .map(|link| ((link.at, link.name.clone()), link)),
-            );
+        self.remember(links)
+            .map_err(|denial| self.client.refuse(url.target(), denial))?;
         Ok(Found::Page(page.to_string().into(), media_type))
+    }
+
+    fn remember(&self, new: Vec<Link>) -> Result<(), EgressDenial> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.len() + new.len() > MAX_LINKS {
+            return Err(EgressDenial::TooManyRequests);
+        }
+        links.extend(
+            new.into_iter()
+                .map(|link| ((link.at, link.name.clone()), link)),
+        );
+        Ok(())
     }
 
     /// What the registry says of a name: from before where that is fresh, or where it cannot be asked.
@@ -210,7 +232,12 @@ impl Gateway {
         allowed: &Allowed<'_>,
     ) -> Result<Page, Failure> {
         let key = url.to_string();
-        let kept = self.cache.page(key.clone()).await.map_err(of_cache)?;
+        let kept = self
+            .shared
+            .cache
+            .page(key.clone())
+            .await
+            .map_err(of_cache)?;
         let kept = kept.and_then(|kept| {
             let page = serde_json::from_slice(&kept.bytes).ok()?;
             Some((page, kept.age))
@@ -258,13 +285,22 @@ impl Gateway {
                 tracing::debug!(%error, "a page of a registry cannot be read");
                 Failure::Malformed
             })?;
-        self.cache.keep_page(key, kept).await.map_err(of_cache)?;
+        self.shared
+            .cache
+            .keep_page(key, kept)
+            .await
+            .map_err(of_cache)?;
         Ok(page)
     }
 
     async fn file(&self, link: &Link) -> Result<Found, Failure> {
         let allowed = self.client.allow(&link.url)?;
-        let kept = self.cache.open(link.digest).await.map_err(of_cache)?;
+        let kept = self
+            .shared
+            .cache
+            .open(link.digest)
+            .await
+            .map_err(of_cache)?;
         let file = match kept {
             Some(file) => file,
             None => self.fetch_file(link, &allowed).await?,
@@ -279,7 +315,12 @@ impl Gateway {
         allowed: &Allowed<'_>,
     ) -> Result<std::fs::File, Failure> {
         let mut answer = allowed.send(ANY, MAX_FILE_BYTES).await?;
-        let mut incoming = self.cache.take_in(link.digest).await.map_err(of_cache)?;
+        let mut incoming = self
+            .shared
+            .cache
+            .take_in(link.digest)
+            .await
+            .map_err(of_cache)?;
         while let Some(piece) = answer.next().await? {
             incoming.write(&piece).await.map_err(of_cache)?;
         }

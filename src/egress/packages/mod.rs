@@ -24,10 +24,12 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc};
 
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 pub use gateway::Gateway;
 pub use registry::{Registry, RegistryError};
+
+use gateway::Shared;
 
 use super::Witness;
 use crate::{
@@ -35,11 +37,14 @@ use crate::{
     types::{MIB, PackageKind},
 };
 
+/// Pages that are read at a time, by all installations together. Each may take its bytes and what they are parsed into.
+const MAX_PAGES_AT_ONCE: usize = 6;
+
 /// The registries of this server and what was fetched from them.
 #[derive(Debug)]
 pub struct Packages {
     settings: PackageSettings,
-    cache: Arc<cache::Cache>,
+    shared: Shared,
     python: OnceCell<Registry>,
     javascript: OnceCell<Registry>,
 }
@@ -51,7 +56,10 @@ impl Packages {
     pub fn new(settings: &PackageSettings, folder: PathBuf) -> Self {
         let most = settings.cache_mib.saturating_mul(MIB);
         Self {
-            cache: Arc::new(cache::Cache::new(folder, most)),
+            shared: Shared {
+                cache: Arc::new(cache::Cache::new(folder, most)),
+                pages: Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE)),
+            },
             settings: settings.clone(),
             python: OnceCell::new(),
             javascript: OnceCell::new(),
@@ -87,7 +95,7 @@ impl Packages {
         Gateway::new(
             registry.clone(),
             client::Client::new(registry.clone(), witness),
-            Arc::clone(&self.cache),
+            self.shared.clone(),
             self.settings.index_ttl,
             authority,
         )

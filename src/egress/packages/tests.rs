@@ -155,18 +155,18 @@ impl Kit {
         let registry = self.packages.registry(kind).await.unwrap().unwrap().clone();
         let notes = Arc::clone(&self.notes);
         let client = super::client::Client::new(registry.clone(), notes);
-        let cache = Arc::clone(&self.packages.cache);
+        let shared = self.packages.shared.clone();
         Arc::new(Gateway::new(
             registry,
             client,
-            cache,
+            shared,
             Duration::ZERO,
             INSIDE,
         ))
     }
 
     fn cache(&self) -> &Arc<Cache> {
-        &self.packages.cache
+        &self.packages.shared.cache
     }
 
     /// What was recorded: method, target, and the reason of a denial.
