@@ -191,7 +191,7 @@ s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)); print(everything(s))"
 s = connect(f"plain.lab.test:{PLAIN}"); s.sendall(hello("plain.lab.test")); print(everything(s))"#),
     lab("an absolute target behind TLS, to another host", Denied("host_not_allowed"), r#"
 raw(b"GET https://other.lab.test:%d/evil HTTP/1.1\r\nHost: other.lab.test:%d\r\n\r\n" % (TLS, TLS))"#),
-    lab("an absolute target behind TLS, through a tunnel's rule", Denied("scheme_not_allowed"), r#"
+    lab("an absolute target behind TLS, through a tunnel's rule", Denied("host_not_allowed"), r#"
 raw(b"GET https://pinned.lab.test:%d/evil HTTP/1.1\r\nHost: pinned.lab.test:%d\r\n\r\n" % (TLS, TLS))"#),
     lab("a redirect to another host", Denied("host_not_allowed"), r#"
 fetch(f"https://files.lab.test:{TLS}/redirect?to=https://other.lab.test:{TLS}/elsewhere")"#),
