@@ -375,7 +375,7 @@ impl EgressProblem {
     pub(super) fn at(self, key: impl Into<String>) -> Problem {
         Problem::Egress {
             key: key.into(),
-            problem: self,
+            problem: Box::new(self),
         }
     }
 }
