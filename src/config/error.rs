@@ -250,6 +250,6 @@ pub enum Problem {
         /// The key.
         key: String,
         /// What is wrong with it.
-        problem: EgressProblem,
+        problem: Box<EgressProblem>,
     },
 }
