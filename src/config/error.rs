@@ -250,7 +250,7 @@ pub enum Problem {
         /// The key.
         key: String,
         /// What is wrong with it.
-        problem: EgressProblem,
+        problem: Box<EgressProblem>,
     },
     /// A registry's address that is none. It is not shown: there may be a password in it.
     #[error("{key}: the address {error}")]

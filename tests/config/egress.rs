@@ -17,7 +17,7 @@ fn problem(error: ConfigError) -> EgressProblem {
         ConfigError::Invalid {
             problem: Problem::Egress { problem, .. },
             ..
-        } => problem,
+        } => *problem,
         other => panic!("{other}"),
     }
 }

@@ -81,7 +81,7 @@ true
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clients_of_node() {
     let world = World::new(CONFIG).await;
-    let code = r#"
+    let code = r"
 const https = require('node:https'), http = require('node:http');
 const tls = process.env.TLS, plain = process.env.PLAIN;
 const get = (module, url) => new Promise((resolve, reject) =>
@@ -94,7 +94,7 @@ const get = (module, url) => new Promise((resolve, reject) =>
     try { await fetch(`https://other.lab.test:${tls}/`); console.log('reached'); }
     catch (error) { console.log('denied', String(error.cause || error)); }
 })();
-"#;
+";
     let ran = world.run("javascript", "lab", code).await;
     let stdout = ran.ok();
     assert_eq!(stdout.matches(" 200\n").count(), 4, "{stdout}");

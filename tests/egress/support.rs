@@ -17,6 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+/// Names the runtime to run under; absent: the daemon's own.
+const RUNTIME: &str = "BELLJAR_TEST_RUNTIME";
+
 /// What every Python program of these tests may call.
 pub(crate) const PRELUDE: &str = include_str!("corpus/prelude.py");
 
@@ -95,9 +98,14 @@ impl World {
         session: Option<&str>,
         ask: RunAsk,
     ) -> Result<RunReport, Refusal> {
-        self.broker
+        let result = self
+            .broker
             .run(&Caller::Local, session, ask, &CancellationToken::new())
-            .await
+            .await;
+        if let (Ok(report), Ok(wanted)) = (&result, std::env::var(RUNTIME)) {
+            assert_eq!(report.sandbox.runtime, wanted);
+        }
+        result
     }
 
     pub(crate) async fn session(&self, language: &str, network: &str) -> String {
@@ -168,7 +176,7 @@ fn upstream_config(upstream: &Upstream, dir: &Path, config: &str) -> String {
         .iter()
         .map(|name| format!("\"{name}\" = [\"127.0.0.1\"]"))
         .collect();
-    let runtime = std::env::var("BELLJAR_TEST_RUNTIME").ok();
+    let runtime = std::env::var(RUNTIME).ok();
     let runtime = runtime.map(|name| format!("\n[docker]\nruntime = \"{name}\"\n"));
     let config = config
         .replace("{tls}", &upstream.tls().port().to_string())

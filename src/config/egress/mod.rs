@@ -71,7 +71,7 @@ pub struct EgressSettings {
 pub struct Profile {
     /// Its name.
     pub name: ProfileName,
-    /// What is allowed; what no rule allows is denied. All that are about one host and port agree in how it is spoken to:
+    /// What is allowed; what no rule allows is denied. Those with the same pattern and port agree in how it is spoken to:
     /// scheme and tunnel.
     pub rules: Vec<Rule>,
     /// The secrets that it may use.
@@ -155,24 +155,13 @@ impl HostPattern {
     pub fn covers(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::Exactly(own), host) => own == host,
-            (Self::Below(above), Host::Name(name)) => is_below(name, above),
+            (Self::Below(above), Host::Name(name)) => name
+                .as_str()
+                .strip_suffix(above.as_str())
+                .is_some_and(|labels| labels.ends_with('.')),
             (Self::Below(_), Host::Ip(_)) => false,
         }
     }
-
-    /// Whether there is a host that both are about.
-    fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Exactly(host), pattern) | (pattern, Self::Exactly(host)) => pattern.covers(host),
-            (Self::Below(a), Self::Below(b)) => a == b || is_below(a, b) || is_below(b, a),
-        }
-    }
-}
-
-fn is_below(name: &DnsName, above: &DnsName) -> bool {
-    name.as_str()
-        .strip_suffix(above.as_str())
-        .is_some_and(|rest| rest.ends_with('.'))
 }
 
 impl fmt::Display for HostPattern {

@@ -124,7 +124,7 @@ pub enum EgressProblem {
     TunnelPlain,
     /// One host and port, two ways.
     #[error(
-        "allow[{other}] says that the same host and port is spoken to in another way (https, http or tunnel): say one"
+        "allow[{other}] has the same host and port, to be spoken to in another way (https, http or tunnel): say one"
     )]
     RulesClash {
         /// The earlier rule, from 0.
@@ -375,7 +375,7 @@ impl EgressProblem {
     pub(in crate::config) fn at(self, key: impl Into<String>) -> Problem {
         Problem::Egress {
             key: key.into(),
-            problem: self,
+            problem: Box::new(self),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     types::{DnsName, Host, ProfileName},
 };
 
-/// The shortest prefixes of an open range: 10.0.0.0/8 and fc00::/7 are the widest private ones. Stops a range that opens
+/// The shortest prefixes of an open range: `10.0.0.0/8` and `fc00::/7` are the widest private ones. Stops a range that opens
 /// the half of all addresses.
 const SHORTEST_PREFIX_V4: u8 = 8;
 const SHORTEST_PREFIX_V6: u8 = 7;

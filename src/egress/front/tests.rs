@@ -141,7 +141,7 @@ async fn other_protocols_do_not_exist() {
     let run = Run::of(profile(vec![rule("x.org:443")]));
     for bytes in [
         &b"GET / HTTP/1.1\r\nHost: x.org\r\n\r\n"[..],
-        b"GET https://x.org/ HTTP/1.1\r\nHost: x.org\r\n\r\n",
+        b"GET ftp://x.org/ HTTP/1.1\r\nHost: x.org\r\n\r\n",
         &hello("x.org", true),
         b"\0\0\0\x17postgres",
     ] {

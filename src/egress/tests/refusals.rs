@@ -167,7 +167,7 @@ async fn a_proxy_request_must_not_contradict_itself() {
             format!(
                 "GET https://{authority}/ HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
             ),
-            "protocol",
+            "scheme_not_allowed",
         ),
     ] {
         let answer = lab.raw_plain(&request).await;

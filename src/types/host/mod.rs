@@ -115,11 +115,9 @@ impl Host {
 /// Whether it can be a label of a name; its characters are checked already, and in lower case. An international label
 /// (`xn--`) is compared, resolved and sent as it is and never decoded, so that only its alphabet matters.
 fn is_label(label: &str) -> bool {
-    !label.is_empty()
-        && label.len() <= MAX_LABEL_BYTES
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && !(label.starts_with("xn--") && label.contains('_'))
+    let hyphened = label.starts_with('-') || label.ends_with('-');
+    let broken = label.starts_with("xn--") && label.contains('_');
+    (1..=MAX_LABEL_BYTES).contains(&label.len()) && !hyphened && !broken
 }
 
 /// An IPv6 address; a mapped IPv4 address becomes the IPv4 address that everybody would reach by it. The standard

@@ -125,7 +125,7 @@ async fn a_door_that_is_shut_is_no_breach_of_the_guests() {
     for _ in 0..500 {
         drop(tether.open_egress(Vec::new()).await.unwrap());
     }
-    assert_eq!(run(&tether, "out x").await.unwrap().stdout, b"x");
+    assert_eq!(run(&tether, "out x").await.unwrap().stdout, b"x\n");
 }
 
 #[tokio::test]
