@@ -275,3 +275,44 @@ async fn a_session_gets_its_packages_once_and_more_with_a_run() {
     assert_eq!(last.unwrap()["error"], "packages_not_installed");
     world.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_program_left_is_not_what_installs() {
+    let packages = ["iniconfig==2.0.0"];
+    let world = world(PackageKind::Python, "python", &packages, "").await;
+    let ask = SessionAsk {
+        language: "python".to_owned(),
+        ..SessionAsk::default()
+    };
+    let stop = CancellationToken::new();
+    let opened = world
+        .broker()
+        .open_session(&Caller::Local, &ask, &stop)
+        .await;
+    let Opening::Opened(opened) = opened.unwrap() else {
+        panic!("nothing was to be installed");
+    };
+    let session = opened.session.to_string();
+    let hostile = "import os, pathlib\n\
+        home = pathlib.Path.home()\n\
+        (home / '.local/bin').mkdir(parents=True)\n\
+        (home / '.config/pip').mkdir(parents=True)\n\
+        fake = home / '.local/bin/python3'\n\
+        fake.write_text('#!/bin/sh\\necho fake; exit 3\\n')\n\
+        fake.chmod(0o755)\n\
+        (home / '.config/pip/pip.conf').write_text('[install]\\nno-index = true\\n')\n";
+    let in_session = async |code: &str, packages: &[&str]| {
+        let ask = RunAsk {
+            language: "python".to_owned(),
+            code: code.to_owned(),
+            packages: packages.iter().map(|&one| one.to_owned()).collect(),
+            timeout_seconds: Some(60.0),
+            ..RunAsk::default()
+        };
+        Ran(world.try_run(Some(&session), ask).await.unwrap())
+    };
+    in_session(hostile, &[]).await.ok();
+    let ran = in_session("print('the program')", &packages).await;
+    assert!(ran.0.packages.unwrap().complete, "{ran:?}");
+    world.close().await;
+}
