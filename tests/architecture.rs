@@ -36,8 +36,8 @@ const ENTRIES: [&str; 2] = ["main", "lib"];
 const MAX_LINES: usize = 600;
 
 /// Where our own source is, from the workspace's root.
-const SOURCE: [&str; 7] = [
-    "build.rs", "src", "guest", "wire", "tests", "examples", "benches",
+const SOURCE: [&str; 8] = [
+    "build.rs", "src", "guest", "wire", "tests", "examples", "benches", "fuzz",
 ];
 
 fn root() -> &'static Path {

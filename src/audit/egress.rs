@@ -12,10 +12,10 @@ const MAX_WORD_BYTES: usize = 256;
 /// One connection or request, in the form in which it was decided on and sent. The verdict is the line's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressRecord {
-    /// The method; none for a connection that is passed through unread.
+    /// The method; `CONNECT` for a connection as such; none where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// `https` or `http`; none for a connection that is passed through unread.
+    /// `https` or `http`; none for a connection as such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// The canonical host; where it is none, what came, with visible escapes and cut.

@@ -6,8 +6,9 @@
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use super::{Refusal, record::Recorder};
+use super::{Broker, Refusal, record::Recorder};
 use crate::{
     audit::{Action, Decision, EgressRecord, Event},
     config::{Profile, Scheme},
@@ -27,16 +28,22 @@ pub(super) struct Credentials {
     vault: Vault,
 }
 
-impl Credentials {
+impl Broker {
     /// Gets the secrets of a network's profile from their sources; none for no network.
-    pub(super) async fn of(network: &Network) -> Result<Option<Self>, Refusal> {
+    pub(super) async fn credentials(
+        &self,
+        network: &Network,
+        cancelled: &CancellationToken,
+    ) -> Result<Option<Credentials>, Refusal> {
         let Some(profile) = network.profile() else {
             return Ok(None);
         };
-        let vault = Vault::open(profile)
-            .await
-            .map_err(|error| Refusal::new("secret", error.to_string()))?;
-        Ok(Some(Self {
+        let vault = tokio::select! {
+            vault = Vault::open(profile) => vault?,
+            () = cancelled.cancelled() => return Err(Refusal::cancelled()),
+            () = self.stopping.cancelled() => return Err(Refusal::closing()),
+        };
+        Ok(Some(Credentials {
             profile: Arc::clone(profile),
             vault,
         }))
@@ -163,7 +170,11 @@ impl Witness for Clerk {
             run_id: Some(self.run_id.clone()),
             network: Some(self.network.clone()),
             egress: Some(EgressRecord {
-                method: decided.method.clone(),
+                // What asks for a connection alone asks for it by CONNECT, or by what means the same in SOCKS.
+                method: decided
+                    .method
+                    .clone()
+                    .or_else(|| (decided.port != 0).then(|| "CONNECT".to_owned())),
                 scheme: decided.scheme.map(|scheme| {
                     match scheme {
                         Scheme::Https => "https",

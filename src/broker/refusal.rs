@@ -3,6 +3,7 @@
 use crate::{
     artifact::{LocalError, StoreError},
     audit::AuditError,
+    egress::SecretError,
     engine::{
         EngineError,
         tether::{TetherError, message::GuestError},
@@ -136,6 +137,13 @@ impl Refusal {
 impl From<Denial> for Refusal {
     fn from(denial: Denial) -> Self {
         Self::denied(denial.reason(), denial.to_string())
+    }
+}
+
+impl From<SecretError> for Refusal {
+    fn from(error: SecretError) -> Self {
+        tracing::warn!(%error, "no secret");
+        Self::new("secret", error.to_string())
     }
 }
 

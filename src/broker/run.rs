@@ -157,7 +157,7 @@ impl Broker {
         draft.bounds(&launched.limits, &plan.network);
         draft.plan(plan);
         let inputs = self.inputs(caller, plan, draft).await?;
-        let credentials = Credentials::of(&plan.network).await?;
+        let credentials = self.credentials(&plan.network, cancelled).await?;
         let installation = self.installation(plan.packages.as_ref()).await?;
         let place = self.gate.enter(cancelled).await?;
         stages.queue = watch.lap();
@@ -250,7 +250,7 @@ impl Broker {
         };
         let installation = self.installation(plan.packages.as_ref()).await?;
         let lease = self.lease(caller, session, cancelled).await?;
-        let credentials = Credentials::of(&plan.network).await?;
+        let credentials = self.credentials(&plan.network, cancelled).await?;
         stages.queue = watch.lap();
         draft.session(lease.id());
         draft.sandbox(lease.sandbox.image_id(), lease.sandbox.runtime());

@@ -5,11 +5,19 @@ use bollard::query_parameters::{ListImagesOptions, ListVolumesOptions, RemoveVol
 
 use crate::support::{BASH, bash, client, engine_in, permit};
 
-/// Another name for runc on every Docker with containerd, so that this test has a volume of its own.
-const RUNTIME: &str = "io.containerd.runc.v2";
+/// A runtime that is not the default one, so that this test has a volume of its own: another name for runc on every
+/// Docker with containerd, or gVisor, since a daemon that has read its configuration again forgets that name.
+async fn other_runtime() -> String {
+    let known = client().info().await.unwrap().runtimes.unwrap_or_default();
+    ["io.containerd.runc.v2", "runsc"]
+        .into_iter()
+        .find(|name| known.contains_key(*name))
+        .expect("this test needs a second runtime")
+        .to_owned()
+}
 
-/// Names of the guest volumes of [`RUNTIME`].
-async fn volumes() -> Vec<String> {
+/// Names of the guest volumes of this runtime.
+async fn volumes(runtime: &str) -> Vec<String> {
     let options = ListVolumesOptions {
         filters: Some(
             [(
@@ -24,12 +32,12 @@ async fn volumes() -> Vec<String> {
         .unwrap_or_default()
         .into_iter()
         .map(|volume| volume.name)
-        .filter(|name| name.contains("-io.containerd.runc.v2"))
+        .filter(|name| name.contains(&format!("-{runtime}")))
         .collect()
 }
 
-async fn remove_volumes() {
-    for name in volumes().await {
+async fn remove_volumes(runtime: &str) {
+    for name in volumes(runtime).await {
         client()
             .remove_volume(&name, None::<RemoveVolumeOptions>)
             .await
@@ -54,24 +62,30 @@ async fn launch_all(engines: &[Engine]) {
 /// One test, since all of it works on the same volumes.
 #[tokio::test]
 async fn the_volume_is_seeded_once_by_concurrent_servers_and_again_when_it_is_spoiled() {
-    remove_volumes().await;
+    let runtime = &other_runtime().await;
+    remove_volumes(runtime).await;
     let states: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
     let engines: Vec<Engine> = states
         .iter()
-        .map(|state| engine_in(state.path(), Some(RUNTIME)))
+        .map(|state| engine_in(state.path(), Some(runtime)))
         .collect();
     launch_all(&engines).await;
     assert_eq!(
-        volumes().await.len(),
+        volumes(runtime).await.len(),
         2,
         "the pointer and what it points to: {:?}",
-        volumes().await
+        volumes(runtime).await
     );
 
     // Pruned between two launches of a server that knows the volume.
-    remove_volumes().await;
+    remove_volumes(runtime).await;
     launch_all(&engines).await;
-    assert_eq!(volumes().await.len(), 2, "{:?}", volumes().await);
+    assert_eq!(
+        volumes(runtime).await.len(),
+        2,
+        "{:?}",
+        volumes(runtime).await
+    );
 
     for engine in &engines {
         engine.close().await;
@@ -93,5 +107,5 @@ async fn the_volume_is_seeded_once_by_concurrent_servers_and_again_when_it_is_sp
             .unwrap()
             .is_empty()
     );
-    remove_volumes().await;
+    remove_volumes(runtime).await;
 }

@@ -48,7 +48,7 @@ const MAX_ADDRESSES_OF_NAME: usize = 16;
 const MAX_CA_BYTES: u64 = 1024 * 1024;
 /// The most words of a command.
 const MAX_COMMAND_WORDS: usize = 32;
-/// The most connections of one run at a time: each has buffers on both sides.
+/// The most connections of one run at a time: each has buffers on both sides. As many as the tether carries.
 pub const MAX_CONNECTIONS: u32 = 32;
 /// The methods that a rule can name.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

@@ -19,6 +19,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Exchange, Link, Tether, TetherError, Violation, received, sent};
 
+// What an operator may set is what there is.
+const _: () = assert!(MAX_TUNNELS == crate::config::MAX_CONNECTIONS as usize);
+
 impl Tether {
     /// Opens the way out: programs can connect to [`Door::proxy`] until the door is dropped. `trust` are certificates,
     /// as PEM, that they have to trust beside those of the image. One door at a time; connections of the one before
