@@ -117,11 +117,15 @@ ensure_base_tool() {
     fi
 }
 
-# The guest for the other processor is run once.
+# The guest for the other processor is run once; pip and npm are asked where their registries are.
 ensure_test_tools() {
-    if command -v qemu-aarch64 >/dev/null; then return; fi
-    can_install || die "the tests need \`qemu-aarch64\` (Debian and Ubuntu: \`apt-get install qemu-user\`)"
-    install qemu-user
+    local missing=()
+    command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
+    command -v pip >/dev/null || missing+=(python3-pip)
+    command -v npm >/dev/null || missing+=(npm)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    can_install || die "the tests need \`qemu-aarch64\`, \`pip\` and \`npm\` (Debian and Ubuntu: \`apt-get install ${missing[*]}\`)"
+    install "${missing[@]}"
 }
 
 # Runs docker with the rights that `exec_with_docker` gives.

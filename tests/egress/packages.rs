@@ -316,3 +316,22 @@ async fn what_an_earlier_program_left_is_not_what_installs() {
     assert!(ran.0.packages.unwrap().complete, "{ran:?}");
     world.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_was_installed_finds_the_way_out() {
+    let lab = "[egress.lab]\nallow = [\"files.lab.test:{tls}\"]\nresolve = {names}\nallow_private = [\"127.0.0.1/32\"]\n\
+        upstream_ca = \"{ca}\"\n";
+    let packages = ["httpx[http2]==0.28.1"];
+    let world = world(PackageKind::Python, "python", &packages, lab).await;
+    let code = "import httpx, os\n\
+        url = f\"https://files.lab.test:{os.environ['TLS']}/echo\"\n\
+        for http2 in (False, True):\n    with httpx.Client(http2=http2) as client:\n        answer = client.get(url)\n        \
+        print(answer.status_code, answer.http_version)\n";
+    let ask = RunAsk {
+        packages: packages.iter().map(|&one| one.to_owned()).collect(),
+        ..world.ask("python", "lab", code)
+    };
+    let ran = Ran(world.try_run(None, ask).await.unwrap());
+    assert_eq!(ran.ok(), "200 HTTP/1.1\n200 HTTP/2\n");
+    world.close().await;
+}

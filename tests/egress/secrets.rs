@@ -75,6 +75,15 @@ fn given_away(text: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_reaches_its_hosts_and_nobody_else() {
+    // Everything that the server and its libraries would ever log.
+    let logs = tempfile::tempdir().unwrap();
+    let log = std::fs::File::create(logs.path().join("log")).unwrap();
+    let everything = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(std::sync::Mutex::new(log))
+        .finish();
+    tracing::subscriber::set_global_default(everything).unwrap();
     let world = World::new(CONFIG).await;
     let ran = world
         .python(
@@ -159,6 +168,8 @@ print(subprocess.run(["sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/d
     world.broker().stop().await;
     let mut kept = Vec::new();
     files(&state, &mut kept);
+    files(logs.path(), &mut kept);
+    assert!(std::fs::metadata(logs.path().join("log")).unwrap().len() > 10_000);
     assert!(
         kept.iter()
             .any(|file| file.starts_with(state.join("audit")))
