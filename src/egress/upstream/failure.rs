@@ -38,7 +38,10 @@ fn fault(error: &CertificateError) -> CertificateFault {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             CertificateFault::OtherHost
         }
-        CertificateError::UnknownIssuer => CertificateFault::UnknownIssuer,
+        // An authority of a known name and another key is an unknown one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            CertificateFault::UnknownIssuer
+        }
         _ => CertificateFault::Invalid,
     }
 }
