@@ -303,12 +303,10 @@ impl Gateway {
             .await
             .map_err(of_cache)?;
         let file = match kept {
-            Some(file) => file,
-            None => {
-                let fetched = self.fetch_file(link, &allowed).await;
-                fetched.map_err(|failure| allowed.failed(failure))?
-            }
+            Some(file) => Ok(file),
+            None => self.fetch_file(link, &allowed).await,
         };
+        let file = file.map_err(|failure| allowed.failed(failure))?;
         let bytes = file.metadata().map_err(of_cache)?.len();
         Ok(Found::File(tokio::fs::File::from_std(file), bytes))
     }
