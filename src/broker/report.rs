@@ -92,6 +92,8 @@ pub struct NotInstalled {
     pub stdout: Shown,
     /// Standard error.
     pub stderr: Shown,
+    /// What it reached, what it was denied and what failed.
+    pub egress: egress::Report,
 }
 
 impl NotInstalled {
@@ -105,6 +107,7 @@ impl NotInstalled {
             duration: installed.duration(),
             stdout: shown(&captured.stdout),
             stderr: shown(&captured.stderr),
+            egress: installed.egress.clone(),
         }
     }
 }

@@ -149,6 +149,13 @@ fn print(report: &RunReport) -> io::Result<()> {
             denied.host, denied.port, denied.reason, denied.count
         )?;
     }
+    for failed in &report.egress.failed {
+        writeln!(
+            err,
+            "belljar: no answer from {}:{}: {} ({})",
+            failed.host, failed.port, failed.reason, failed.count
+        )?;
+    }
     if report.packages.is_some_and(|packages| !packages.complete) {
         writeln!(
             err,
@@ -167,6 +174,10 @@ fn print(report: &RunReport) -> io::Result<()> {
 }
 
 fn status(report: &RunReport) -> ExitCode {
+    // The status is the installer's: the program has none.
+    if report.packages.is_some_and(|packages| !packages.complete) {
+        return ExitCode::from(EXIT_FAILED);
+    }
     ExitCode::from(match report.status {
         Status::Exited => u8::try_from(report.exit_code.unwrap_or_default()).unwrap_or(EXIT_FAILED),
         Status::TimedOut => EXIT_TIMED_OUT,

@@ -52,9 +52,9 @@ pub(super) enum UpstreamFailure {
     /// The server cut the connection.
     #[error("the server ended the connection too early")]
     Reset,
-    /// Its certificate is expired, of another name, or signed by nobody who is trusted.
-    #[error("the server's certificate is not valid for this host")]
-    Certificate,
+    /// Its certificate is no good.
+    #[error(transparent)]
+    Certificate(CertificateFault),
     /// No TLS with it for another reason.
     #[error("no TLS connection with the server")]
     Tls,
@@ -66,6 +66,28 @@ pub(super) enum UpstreamFailure {
     SecretUnavailable,
 }
 
+/// What is wrong with a server's certificate. Its own words are not shown, since the server chose them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub(super) enum CertificateFault {
+    /// Out of its time.
+    #[error("the server's certificate has expired")]
+    Expired,
+    /// Ahead of its time.
+    #[error("the server's certificate is not valid yet")]
+    NotYetValid,
+    /// Another host's.
+    #[error("the server's certificate is for another host")]
+    OtherHost,
+    /// Of an authority that is unknown here.
+    #[error(
+        "the server's certificate is signed by nobody who is trusted: the operator can add its authority with upstream_ca"
+    )]
+    UnknownIssuer,
+    /// Something else.
+    #[error("the server's certificate is not valid")]
+    Invalid,
+}
+
 impl UpstreamFailure {
     /// The constant name of the reason.
     pub(super) fn reason(self) -> &'static str {
@@ -74,7 +96,7 @@ impl UpstreamFailure {
             Self::Unreachable => "upstream_unreachable",
             Self::Timeout => "upstream_timeout",
             Self::Reset => "upstream_reset",
-            Self::Certificate => "upstream_certificate",
+            Self::Certificate(_) => "upstream_certificate",
             Self::Tls => "upstream_tls",
             Self::Protocol => "upstream_protocol",
             Self::SecretUnavailable => "secret_unavailable",

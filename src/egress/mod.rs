@@ -41,7 +41,7 @@ mod tunnel;
 mod upstream;
 mod vault;
 
-pub use ledger::{Allowed, Decided, Denied, MAX_REPORTED, Report, Unrecorded, Witness};
+pub use ledger::{Allowed, Decided, Denied, Failed, MAX_REPORTED, Report, Unrecorded, Witness};
 pub use packages::{Gateway, Packages, Registry, RegistryError};
 pub use relay::Relay;
 pub use vault::{SecretError, Vault};

@@ -29,6 +29,9 @@ where
             let _ = copy_bidirectional_with_sizes(&mut io, &mut outside, BUFFER, BUFFER).await;
         }
         Err(DialError::Denied(_)) => reply::send(&mut io, &reply::ALERT_ACCESS_DENIED).await,
-        Err(DialError::Failed(_)) => reply::send(&mut io, &reply::ALERT_INTERNAL_ERROR).await,
+        Err(DialError::Failed(failure)) => {
+            shared.ledger.failed(endpoint, failure.reason());
+            reply::send(&mut io, &reply::ALERT_INTERNAL_ERROR).await;
+        }
     }
 }

@@ -24,6 +24,8 @@ pub enum Label {
     Files,
     /// Hosts that a program wanted to reach and was not let.
     Denied,
+    /// Hosts that a program was let reach and that gave no answer.
+    Failed,
 }
 
 impl Label {
@@ -36,6 +38,7 @@ impl Label {
             Self::Artifact => "artifact",
             Self::Files => "files",
             Self::Denied => "denied",
+            Self::Failed => "failed",
         }
     }
 }

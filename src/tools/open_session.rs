@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     reply::Reply,
+    run_code,
     tool::{Context, Hints, Tool},
 };
 use crate::{
     audit::Action,
     broker::{NotInstalled, Opening, Refusal},
-    output::{Fence, Label, Part},
+    output::{Fence, Label, Part, SHOWN_BYTES, show_bytes},
     policy::SessionAsk,
     types::{LimitsRequest, whole_seconds},
 };
@@ -113,11 +114,16 @@ fn not_installed(failed: &NotInstalled) -> String {
             .map_or_else(String::new, |code| format!(" with exit code {code}")),
         failed.duration.as_millis()
     )];
+    let denied = show_bytes(run_code::denied(&failed.egress).as_bytes(), SHOWN_BYTES);
+    let unanswered = show_bytes(run_code::failed(&failed.egress).as_bytes(), SHOWN_BYTES);
     let parts = [
         (Label::Stdout, &failed.stdout),
         (Label::Stderr, &failed.stderr),
+        (Label::Denied, &denied),
+        (Label::Failed, &unanswered),
     ]
     .map(|(label, shown)| Part { label, shown });
     lines.extend(Fence::new(&parts).map(|fence| fence.text().to_owned()));
+    lines.extend(run_code::remarks(&failed.egress));
     lines.join("\n")
 }

@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     /// Name of an egress profile that the operator configured. Absent: no network at all.
     network: Option<String>,
     /// Packages of the language to install before the program, where the operator allows it, such as
-    /// `requests==2.32.3` or `lodash@^4`: names with versions only. The program still has no network.
+    /// `requests==2.32.3` or `lodash@^4`: names with versions only. The program's own network does not change.
     packages: Option<Vec<String>>,
 }
 
@@ -176,6 +176,8 @@ struct Egress {
     allowed: Vec<Allowed>,
     /// What policy denied: do not retry it.
     denied: Vec<Denied>,
+    /// What was allowed and came to nothing: the host could not be reached, or gave no good answer. No policy.
+    failed: Vec<Failed>,
     /// Allowed ones beyond those listed.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(default)]
@@ -184,6 +186,10 @@ struct Egress {
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(default)]
     denied_omitted: u64,
+    /// Failed ones beyond those listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    failed_omitted: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -201,6 +207,18 @@ struct Denied {
     /// The host, as the program named it.
     host: String,
     /// The port; 0 where none was named.
+    port: u16,
+    /// The constant name of the reason.
+    reason: String,
+    /// How often.
+    count: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Failed {
+    /// The host, as the program named it.
+    host: String,
+    /// The port.
     port: u16,
     /// The constant name of the reason.
     reason: String,
@@ -350,8 +368,19 @@ fn reached(report: &RunReport) -> Egress {
                 count: denied.count,
             })
             .collect(),
+        failed: report
+            .failed
+            .iter()
+            .map(|failed| Failed {
+                host: failed.host.clone(),
+                port: failed.port,
+                reason: failed.reason.to_owned(),
+                count: failed.count,
+            })
+            .collect(),
         allowed_omitted: report.allowed_omitted,
         denied_omitted: report.denied_omitted,
+        failed_omitted: report.failed_omitted,
     }
 }
 
@@ -363,11 +392,13 @@ fn millis(duration: std::time::Duration) -> u64 {
 fn text(report: &RunReport) -> String {
     let mut lines = vec![summary(report)];
     let files = show_bytes(files(report).as_bytes(), SHOWN_BYTES);
-    let denied = show_bytes(denied(report).as_bytes(), SHOWN_BYTES);
+    let denied = show_bytes(denied(&report.egress).as_bytes(), SHOWN_BYTES);
+    let failed = show_bytes(failed(&report.egress).as_bytes(), SHOWN_BYTES);
     let parts = [
         (Label::Stdout, &report.stdout.shown),
         (Label::Stderr, &report.stderr.shown),
         (Label::Denied, &denied),
+        (Label::Failed, &failed),
         (Label::Files, &files),
     ]
     .map(|(label, shown)| Part { label, shown });
@@ -385,12 +416,7 @@ fn text(report: &RunReport) -> String {
             )
         }));
     }
-    if report.egress.denied_count() > 0 {
-        lines.push(format!(
-            "{} connections or requests were denied by policy: to retry them is of no use. Only the operator can allow more.",
-            report.egress.denied_count()
-        ));
-    }
+    lines.extend(remarks(&report.egress));
     if report.artifacts_omitted > 0 {
         lines.push(format!(
             "{} more files were left out: bounds on number and size, or the sandbox was gone.",
@@ -471,14 +497,43 @@ fn files(report: &RunReport) -> String {
 }
 
 /// One line for each host and reason; the names are the program's, so that this belongs behind the fence.
-fn denied(report: &RunReport) -> String {
+pub(super) fn denied(report: &egress::Report) -> String {
     let line = |denied: &egress::Denied| {
         format!(
             "{}:{} {} ({})\n",
             denied.host, denied.port, denied.reason, denied.count
         )
     };
-    report.egress.denied.iter().map(line).collect()
+    report.denied.iter().map(line).collect()
+}
+
+/// As [`denied`], of what was allowed and came to nothing.
+pub(super) fn failed(report: &egress::Report) -> String {
+    let line = |failed: &egress::Failed| {
+        format!(
+            "{}:{} {} ({})\n",
+            failed.host, failed.port, failed.reason, failed.count
+        )
+    };
+    report.failed.iter().map(line).collect()
+}
+
+/// belljar's own words about what did not go out or did not come back.
+pub(super) fn remarks(report: &egress::Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.denied_count() > 0 {
+        lines.push(format!(
+            "{} connections or requests were denied by policy: to retry them is of no use. Only the operator can allow more.",
+            report.denied_count()
+        ));
+    }
+    if report.failed_count() > 0 {
+        lines.push(format!(
+            "{} connections or requests were allowed and failed on the other side: that is no policy.",
+            report.failed_count()
+        ));
+    }
+    lines
 }
 
 fn advice(report: &RunReport) -> Option<&'static str> {

@@ -150,6 +150,7 @@ fn each_bad_file_says_what_is_wrong() {
         "Egress::HeaderName",
         "Egress::HeaderTwice",
         "Egress::Host",
+        "Egress::HostScheme",
         "Egress::Injections",
         "Egress::Method",
         "Egress::Path",

@@ -29,7 +29,10 @@ async fn a_program_that_ends_well() {
             "session": null, "fresh": true,
         })
     );
-    assert_eq!(result["egress"], json!({"allowed": [], "denied": []}));
+    assert_eq!(
+        result["egress"],
+        json!({"allowed": [], "denied": [], "failed": []})
+    );
     assert_eq!(result["artifacts"], json!([]));
     world.until_empty().await;
 }

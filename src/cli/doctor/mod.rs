@@ -3,6 +3,7 @@
 //! Changes nothing but what a run changes: its last check is a run. The exit status is 1 where a check fails.
 
 mod check;
+mod network;
 
 use std::{
     io::{self, Write},
@@ -58,6 +59,9 @@ async fn look(
         return Ok(report.worst);
     }
     report.add(&accounts())?;
+    for check in network::checks(&settings.egress).await {
+        report.add(&check)?;
+    }
     for check in packages(settings, environment).await {
         report.add(&check)?;
     }

@@ -51,6 +51,12 @@ pub enum EgressProblem {
         /// What is wrong with it.
         error: HostError,
     },
+    /// An address where a host belongs.
+    #[error("{found:?} has a scheme: write host or host:port")]
+    HostScheme {
+        /// The value in the file.
+        found: String,
+    },
     /// Another protocol than HTTP.
     #[error("{found:?} has a scheme other than http:// and https://: nothing else goes out")]
     RuleScheme {
@@ -161,7 +167,7 @@ pub enum EgressProblem {
     },
     /// A secret that could not be used.
     #[error(
-        "the secret {secret:?} is for {endpoint}, which no rule of this profile allows: allow it, or take it out of the secret's hosts"
+        "the secret {secret:?} is for {endpoint}, which no rule of this profile allows: allow it, or correct the secret's hosts (their port is 443 unless they say one)"
     )]
     SecretUnreachable {
         /// The secret.

@@ -123,7 +123,11 @@ pub(in crate::config) struct RawSecret {
 
 /// Where a secret comes from. It never stands in this file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a table such as { env = \"NAME\" }"
+)]
 pub(in crate::config) struct RawSource {
     /// A variable of the server's environment.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +145,11 @@ pub(in crate::config) struct RawSource {
 
 /// How a secret gets into a request.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a table such as { header = \"Authorization\", format = \"Bearer {}\" }"
+)]
 pub(in crate::config) struct RawInjection {
     /// The header that is set; one of the program's is dropped.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -167,9 +167,13 @@ fn hosts(raw: Vec<String>, key: &str) -> Result<Vec<Endpoint>, Problem> {
     }
     raw.into_iter()
         .enumerate()
-        .map(|(at, found)| {
-            Endpoint::parse(&found, Some(443))
-                .map_err(|error| EgressProblem::Host { found, error }.at(format!("{key}[{at}]")))
-        })
+        .map(|(at, found)| host(found).map_err(|problem| problem.at(format!("{key}[{at}]"))))
         .collect()
+}
+
+fn host(found: String) -> Result<Endpoint, EgressProblem> {
+    if found.contains("://") {
+        return Err(EgressProblem::HostScheme { found });
+    }
+    Endpoint::parse(&found, Some(443)).map_err(|error| EgressProblem::Host { found, error })
 }

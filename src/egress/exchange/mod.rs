@@ -43,11 +43,14 @@ pub(super) async fn answer(
         Ok(destination) => destination,
         Err(astray) => return refuse(relay, &request, &astray),
     };
-    let endpoint = Some(&destination.endpoint);
+    let endpoint = &destination.endpoint;
     match forward(relay, &destination, request).await {
         Ok(answer) => answer,
-        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, endpoint)),
-        Err(DialError::Failed(failure)) => own(&Reply::failed(failure, endpoint)),
+        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, Some(endpoint))),
+        Err(DialError::Failed(failure)) => {
+            relay.ledger.failed(endpoint, failure.reason());
+            own(&Reply::failed(failure, Some(endpoint)))
+        }
     }
 }
 

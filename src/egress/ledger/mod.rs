@@ -69,10 +69,14 @@ pub struct Report {
     pub allowed: Vec<Allowed>,
     /// What was denied, by host, port and reason; at most [`MAX_REPORTED`].
     pub denied: Vec<Denied>,
+    /// What was allowed and came to nothing, by host, port and reason; at most [`MAX_REPORTED`].
+    pub failed: Vec<Failed>,
     /// Allowed ones that are not listed.
     pub allowed_omitted: u64,
     /// Denied ones that are not listed.
     pub denied_omitted: u64,
+    /// Failed ones that are not listed.
+    pub failed_omitted: u64,
 }
 
 impl Report {
@@ -88,6 +92,13 @@ impl Report {
     pub fn denied_count(&self) -> u64 {
         let listed: u64 = self.denied.iter().map(|one| one.count).sum();
         listed.saturating_add(self.denied_omitted)
+    }
+
+    /// How much of what was allowed failed in all.
+    #[must_use]
+    pub fn failed_count(&self) -> u64 {
+        let listed: u64 = self.failed.iter().map(|one| one.count).sum();
+        listed.saturating_add(self.failed_omitted)
     }
 }
 
@@ -108,6 +119,19 @@ pub struct Denied {
     /// The canonical host, or what came instead, escaped and cut.
     pub host: String,
     /// The port; 0 where there was none.
+    pub port: u16,
+    /// The constant name of the reason.
+    pub reason: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+/// What one host did not give for one reason, though it was allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The canonical host.
+    pub host: String,
+    /// The port.
     pub port: u16,
     /// The constant name of the reason.
     pub reason: &'static str,
@@ -163,8 +187,10 @@ struct Counts {
     told: bool,
     allowed: BTreeMap<(String, u16), u64>,
     denied: BTreeMap<(String, u16, &'static str), u64>,
+    failed: BTreeMap<(String, u16, &'static str), u64>,
     allowed_omitted: u64,
     denied_omitted: u64,
+    failed_omitted: u64,
 }
 
 /// The place of one connection; dropping it gives the place back.
@@ -307,6 +333,15 @@ impl Ledger {
         Ok(())
     }
 
+    /// Counts what was allowed and came to nothing, so that a program's user learns of it also where the program says
+    /// nothing, as some installers do. No decision: it is on record already that it was allowed.
+    pub(super) fn failed(&self, endpoint: &Endpoint, reason: &'static str) {
+        // What the end of the run cut is nobody's failure.
+        if !self.stop.is_cancelled() {
+            self.counts().fail(endpoint, reason);
+        }
+    }
+
     /// What was reached and denied so far.
     pub(super) fn report(&self) -> Report {
         let counts = self.counts();
@@ -324,11 +359,22 @@ impl Ledger {
                 reason,
                 count: *count,
             });
+        let failed = counts
+            .failed
+            .iter()
+            .map(|((host, port, reason), count)| Failed {
+                host: host.clone(),
+                port: *port,
+                reason,
+                count: *count,
+            });
         Report {
             allowed: allowed.collect(),
             denied: denied.collect(),
+            failed: failed.collect(),
             allowed_omitted: counts.allowed_omitted,
             denied_omitted: counts.denied_omitted,
+            failed_omitted: counts.failed_omitted,
         }
     }
 
@@ -379,6 +425,14 @@ impl Ledger {
 }
 
 impl Counts {
+    fn fail(&mut self, endpoint: &Endpoint, reason: &'static str) {
+        add(
+            &mut self.failed,
+            (endpoint.host.to_string(), endpoint.port, reason),
+            &mut self.failed_omitted,
+        );
+    }
+
     fn count(&mut self, decided: Decided) {
         match decided.verdict {
             Ok(()) => add(

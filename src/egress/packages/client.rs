@@ -224,6 +224,25 @@ impl Client {
 }
 
 impl Allowed<'_> {
+    /// Counts that it came to nothing at the registry. Installers often do not say why: to pip an index that cannot be
+    /// reached is one without versions.
+    pub(super) fn failed(&self, failure: Failure) -> Failure {
+        match failure {
+            // Counted by the ledger as what they are, or no fault of the registry's.
+            Failure::Denied(_) | Failure::Cache => {}
+            Failure::Upstream(_)
+            | Failure::NotFound
+            | Failure::Status(_)
+            | Failure::Malformed
+            | Failure::TooLarge
+            | Failure::Digest => self
+                .relay
+                .ledger
+                .failed(&self.url.endpoint, failure.reason()),
+        }
+        failure
+    }
+
     /// Sends the request, and answers with what came, of which at most `most` bytes are taken.
     pub(super) async fn send(&self, accept: &'static str, most: u64) -> Result<Answer, Failure> {
         let uri = upstream::uri(self.url.scheme, &self.url.endpoint, self.url.target())

@@ -200,7 +200,8 @@ impl Gateway {
         let allowed = self.client.allow(&url)?;
         let place = self.shared.pages.acquire().await;
         let _place = place.map_err(|_| EgressDenial::Closed)?;
-        let page = self.current(name, &url, &allowed).await?;
+        let page = self.current(name, &url, &allowed).await;
+        let page = page.map_err(|failure| allowed.failed(failure))?;
         let files = format!("{}{}", self.origin, path::files(self.registry.kind));
         let (page, links) = page.render(&self.registry, &url, &files);
         let media_type = match self.registry.kind {
@@ -302,9 +303,10 @@ impl Gateway {
             .await
             .map_err(of_cache)?;
         let file = match kept {
-            Some(file) => file,
-            None => self.fetch_file(link, &allowed).await?,
+            Some(file) => Ok(file),
+            None => self.fetch_file(link, &allowed).await,
         };
+        let file = file.map_err(|failure| allowed.failed(failure))?;
         let bytes = file.metadata().map_err(of_cache)?.len();
         Ok(Found::File(tokio::fs::File::from_std(file), bytes))
     }

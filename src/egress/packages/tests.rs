@@ -444,6 +444,13 @@ async fn an_index_that_cannot_be_asked_is_believed_a_little_longer() {
         (status, reason(&body).as_str()),
         (502, "upstream_unreachable")
     );
+    // pip tells neither from a package without versions: the report does. What an index said before is no failure.
+    let failed: Vec<_> = gateway.report().failed;
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (failed[0].host.as_str(), failed[0].reason, failed[0].count),
+        ("127.0.0.1", "upstream_unreachable", 1)
+    );
 }
 
 #[tokio::test]

@@ -25,10 +25,21 @@ fn failed(status: StatusCode, reason: &str) -> (StatusCode, String, String) {
 
 #[tokio::test]
 async fn an_invalid_certificate_is_a_failure_of_its_own() {
-    for identity in [Identity::Expired, Identity::OtherName, Identity::Unknown] {
+    for (identity, words) in [
+        (Identity::Expired, "has expired"),
+        (Identity::OtherName, "is for another host"),
+        (Identity::Unknown, "is signed by nobody who is trusted"),
+    ] {
         let lab = Lab::with(identity, |_| {}).await;
         let expected = failed(StatusCode::BAD_GATEWAY, "upstream_certificate");
         assert_eq!(failure(&lab, "/hello").await, expected);
+        let answer = lab
+            .http1()
+            .await
+            .send_request(empty(lab.get("/hello")))
+            .await;
+        let (_, body) = whole(answer).await;
+        assert!(body.contains(words), "{body}");
     }
 }
 
@@ -48,6 +59,12 @@ async fn a_server_that_is_down_is_unreachable() {
     lab.server.stop().await;
     let expected = failed(StatusCode::BAD_GATEWAY, "upstream_unreachable");
     assert_eq!(failure(&lab, "/hello").await, expected);
+    // Allowed it was, twice, and the report says what became of it.
+    let report = lab.relay.report();
+    assert_eq!((report.allowed_count(), report.denied_count()), (2, 0));
+    assert_eq!(report.failed_count(), 2);
+    assert_eq!(report.failed[0].host, HOST);
+    assert_eq!(report.failed[0].reason, "upstream_unreachable");
 }
 
 #[tokio::test]

@@ -2,10 +2,10 @@
 
 use std::{error::Error, io};
 
-use tokio_rustls::rustls;
+use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::egress::{
-    dial::{DialError, UpstreamFailure},
+    dial::{CertificateFault, DialError, UpstreamFailure},
     meter::denial_of,
 };
 
@@ -27,13 +27,32 @@ pub(super) fn of_handshake(error: &io::Error) -> DialError {
     known(error).unwrap_or(DialError::Failed(UpstreamFailure::Tls))
 }
 
+fn fault(error: &CertificateError) -> CertificateFault {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            CertificateFault::Expired
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            CertificateFault::NotYetValid
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            CertificateFault::OtherHost
+        }
+        // An authority of a known name and another key is an unknown one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            CertificateFault::UnknownIssuer
+        }
+        _ => CertificateFault::Invalid,
+    }
+}
+
 fn known(error: &(dyn Error + 'static)) -> Option<DialError> {
     if let Some(error) = error.downcast_ref::<DialError>() {
         return Some(*error);
     }
     if let Some(error) = error.downcast_ref::<rustls::Error>() {
         return Some(DialError::Failed(match error {
-            rustls::Error::InvalidCertificate(_) => UpstreamFailure::Certificate,
+            rustls::Error::InvalidCertificate(error) => UpstreamFailure::Certificate(fault(error)),
             _ => UpstreamFailure::Tls,
         }));
     }

@@ -74,6 +74,18 @@ struct Minted {
 }
 
 impl Vault {
+    /// Whether a secret could be had now; nothing where only running its command would tell.
+    pub async fn look_at(spec: &SecretSpec) -> Option<Result<(), SecretError>> {
+        if matches!(spec.from, SecretSource::Command { .. }) {
+            return None;
+        }
+        let got = source::obtain(&spec.from).await;
+        Some(got.map(drop).map_err(|why| SecretError {
+            name: spec.name.clone(),
+            why,
+        }))
+    }
+
     /// Gets every secret of a profile from its source, all at once.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{io, path::Path, process::Stdio, time::Duration};
 use tokio::{
     fs::OpenOptions,
     io::{AsyncRead, AsyncReadExt as _},
-    process::Command,
+    process::{Child, Command},
 };
 use zeroize::Zeroizing;
 
@@ -110,10 +110,10 @@ async fn command(program: &str, arguments: &[String]) -> Result<Secret, String> 
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    if cfg!(unix) {
-        command.current_dir("/");
-    }
-    let mut child = command.spawn().map_err(failed)?;
+    #[cfg(unix)]
+    command.current_dir("/").process_group(0);
+    let mut family = Family(command.spawn().map_err(failed)?);
+    let child = &mut family.0;
     let held = match child.stdout.take() {
         Some(mut stdout) => read(&mut stdout).await.map_err(failed)?,
         None => Zeroizing::default(),
@@ -126,6 +126,27 @@ async fn command(program: &str, arguments: &[String]) -> Result<Secret, String> 
         return Err(format!("the command {program} ended with {status}"));
     }
     one_line(&held)
+}
+
+/// A command with the processes that it started. Dropped before the command was seen to end, all of them are ended:
+/// otherwise each run would leave behind what a script waits for.
+struct Family(Child);
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        // There is no id once it was waited for: then the number may be another's, and what it left running, such as
+        // an agent, it left on purpose.
+        #[cfg(unix)]
+        if let Some(leader) = self
+            .0
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(rustix::process::Pid::from_raw)
+        {
+            // Whoever is gone already needs no end.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
 }
 
 /// The most that is read of a file or a command, in bytes: a secret and the end of its line.

@@ -21,7 +21,9 @@ pub enum EgressDenial {
     #[error("the path can be read in more than one way")]
     PathAmbiguous,
     /// Every address of the name is one that is never dialled, or only where the operator opened it.
-    #[error("the host's address is private, local, reserved or of cloud metadata")]
+    #[error(
+        "the host's address is private, local, reserved or of cloud metadata, and not one that the operator opened with allow_private"
+    )]
     AddressDenied,
     /// The rule is about HTTPS, and what came is no TLS; or the other way round.
     #[error(

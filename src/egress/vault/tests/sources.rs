@@ -149,6 +149,24 @@ async fn a_command_that_does_not_end_is_ended() {
     assert_eq!(failed, "the command sleep did not end within 10 s");
 }
 
+/// The end of the pipe comes only when nobody holds it any more, and the process in the background does.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_command_that_is_ended_takes_along_what_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let script = format!(
+        "exec 3> '{}'; sleep 600 & yes too-much-of-it",
+        pipe.display()
+    );
+    let reading = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+    let failed = from(command(&["sh", "-c", &script])).await.unwrap_err();
+    assert!(failed.contains("longer than"), "{failed}");
+    assert_eq!(reading.await.unwrap().unwrap(), b"");
+}
+
 #[tokio::test]
 async fn the_secret_that_is_missing_is_named() {
     let mut missing = spec("github", "x", &["api.lab.test"], bearer());
