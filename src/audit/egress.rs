@@ -59,4 +59,7 @@ pub struct EgressCounts {
     pub allowed: u64,
     /// Those that were denied.
     pub denied: u64,
+    /// Of the allowed ones those that came to nothing: the other side was down, slow or broken.
+    #[serde(default)]
+    pub failed: u64,
 }

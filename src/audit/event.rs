@@ -437,6 +437,7 @@ mod tests {
             egress_counts: Some(EgressCounts {
                 allowed: 1,
                 denied: 2,
+                failed: 1,
             }),
             error: Some("x".to_owned()),
             ..Event::new(

@@ -107,6 +107,7 @@ impl Draft {
         self.event.egress_counts = Some(EgressCounts {
             allowed: report.allowed_count(),
             denied: report.denied_count(),
+            failed: report.failed_count(),
         });
     }
 

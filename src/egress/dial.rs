@@ -120,7 +120,8 @@ pub(super) async fn connect(
     shared: &Shared,
     endpoint: &Endpoint,
 ) -> Result<Metered<TcpStream>, DialError> {
-    connect_each(shared, endpoint, |_| Ok(())).await
+    let record = |address| shared.ledger.dials(endpoint, address);
+    connect_each(shared, endpoint, record).await
 }
 
 /// As [`connect`], and asks `before` with the address each time before one is dialled.

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     artifact::{Entry, Options, Store, StoreError},
-    audit::{Decision, EgressRecord, FileRecord, Line, Logs, ReadError},
+    audit::{Decision, EgressCounts, EgressRecord, FileRecord, Line, Logs, ReadError},
     output::show_bytes,
     types::{IdError, KIB, RunId, visible},
 };
@@ -261,9 +261,14 @@ fn print_event(line: &Line, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
             field(out, "secret", Some(escape(name)))?;
         }
     }
-    let counts = event
-        .egress_counts
-        .map(|counts| format!("{} allowed, {} denied", counts.allowed, counts.denied));
+    let counts = event.egress_counts.map(|counts| {
+        let EgressCounts {
+            allowed,
+            denied,
+            failed,
+        } = counts;
+        format!("{allowed} allowed, {failed} of them without an answer, {denied} denied")
+    });
     field(out, "egress", counts)?;
     field(out, "network", event.network.as_deref().map(escape))?;
     field(out, "image", event.image_id.as_deref().map(escape))?;

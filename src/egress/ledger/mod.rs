@@ -255,6 +255,19 @@ impl Ledger {
         self.settle(decided)
     }
 
+    /// Records the vetted address to which the requests of a server are about to go; each of them is recorded, and
+    /// counted, by itself. To be called before it is dialled.
+    ///
+    /// # Errors
+    /// [`EgressDenial::NotRecorded`].
+    pub(super) fn dials(&self, endpoint: &Endpoint, address: IpAddr) -> Result<(), EgressDenial> {
+        let mut decided = Refused::Endpoint(endpoint).decided(Ok(()));
+        decided.address = Some(address);
+        self.witness
+            .saw(&decided)
+            .map_err(|_| EgressDenial::NotRecorded)
+    }
+
     /// Decides and records one request, with the names of the secrets that were put in. To be called before a name is
     /// resolved or a byte sent for it.
     ///
