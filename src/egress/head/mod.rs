@@ -62,6 +62,15 @@ pub fn end(bytes: &[u8], from: usize) -> Result<Option<usize>, EgressDenial> {
     Ok(None)
 }
 
+/// The first line of a head, or of what came instead of one: what is shown of it where it is refused.
+#[must_use]
+pub fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes
+        .split(|b| *b == b'\r' || *b == b'\n')
+        .next()
+        .unwrap_or_default()
+}
+
 impl<'a> Head<'a> {
     /// Reads one whole head, which [`end`] found.
     ///
@@ -227,6 +236,16 @@ mod tests {
             Head::parse_request(&bytes).unwrap().length,
             Some(Length::Chunked)
         );
+    }
+
+    #[test]
+    fn what_is_shown_of_a_head_is_its_first_line() {
+        assert_eq!(
+            first_line(b"GET /a HTTP/1.1\r\nA: b\r\n\r\n"),
+            b"GET /a HTTP/1.1"
+        );
+        assert_eq!(first_line(b"nothing\nA: b c"), b"nothing");
+        assert_eq!(first_line(b""), b"");
     }
 
     #[test]
