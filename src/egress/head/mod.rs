@@ -7,6 +7,8 @@ mod guard;
 
 pub(super) use guard::Guard;
 
+use hyper::Uri;
+
 use crate::policy::EgressDenial;
 
 /// The longest head, in bytes. Stops a head without an end from filling the memory.
@@ -112,7 +114,7 @@ impl<'a> Head<'a> {
     /// Reads one whole head of a request to a server, not to a proxy's `CONNECT`.
     ///
     /// # Errors
-    /// As [`Self::parse`]; also a method that never passes, and no `Host`.
+    /// As [`Self::parse`]; also a method that never passes, no `Host`, and a target that is none.
     pub fn parse_request(bytes: &'a [u8]) -> Result<Self, EgressDenial> {
         let head = Self::parse(bytes)?;
         let never = ["CONNECT", "TRACE"];
@@ -122,7 +124,8 @@ impl<'a> Head<'a> {
         {
             return Err(EgressDenial::ForbiddenMethod);
         }
-        if head.host.is_none() {
+        // What is no target to the server of HTTP it would answer by itself, past the record.
+        if head.host.is_none() || head.target.parse::<Uri>().is_err() {
             return Err(EgressDenial::MalformedHead);
         }
         Ok(head)

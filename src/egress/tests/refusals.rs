@@ -252,3 +252,32 @@ async fn the_budget_of_requests_holds_within_one_connection() {
         ]
     );
 }
+
+#[tokio::test]
+async fn what_is_no_target_is_refused_and_recorded_like_everything_else() {
+    let tls = Lab::new().await;
+    let plain = Lab::with(Identity::Plain, |_| {}).await;
+    for target in [
+        "http://files.lab.test:80\\@other.lab.test/",
+        "http://[::1/",
+        "http://a@b@c/",
+        "http://",
+        "/a<b>\\",
+    ] {
+        let head =
+            |lab: &Lab| format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", lab.authority());
+        for (lab, answer) in [
+            (&tls, tls.raw(&head(&tls)).await),
+            (&plain, plain.raw_plain(&head(&plain)).await),
+        ] {
+            let denied = answer.strip_prefix("HTTP/1.1 403 belljar ");
+            let reason = denied.and_then(|rest| rest.split("\r\n").next());
+            let recorded = lab.record().pop();
+            assert!(
+                reason.is_some_and(|reason| recorded.is_some_and(|line| line.ends_with(reason))),
+                "{target}: {answer}"
+            );
+        }
+    }
+    assert_eq!(tls.server.connections() + plain.server.connections(), 0);
+}
