@@ -314,6 +314,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_a_name_with_many_addresses_only_the_first_are_looked_at() {
+        let (_listener, port) = listening().await;
+        let mut addresses = vec!["127.0.0.2"; MAX_ADDRESSES];
+        addresses.push("127.0.0.1");
+        let profile = resolving(&addresses, &["127.0.0.1/32"]);
+        let (error, _) = failing(profile, &format!("lab.test:{port}")).await;
+        assert_eq!(error, DialError::Denied(EgressDenial::AddressDenied));
+    }
+
+    #[tokio::test]
     async fn the_next_address_is_tried_where_nobody_answers() {
         let (listener, port) = listening().await;
         let profile = resolving(&["127.0.0.2", "127.0.0.1"], &["127.0.0.0/8"]);

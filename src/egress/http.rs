@@ -84,10 +84,14 @@ where
         tracing::debug!(%error, "a connection from inside ended");
         return;
     }
-    let mut io = connection.into_parts().io.into_inner().into_inner();
+    let guard = connection.into_parts().io.into_inner();
+    let denial = refusal.map(|denial| {
+        let refused = way.refused(guard.refused_line());
+        relay.ledger.denied(refused, denial)
+    });
+    let mut io = guard.into_inner();
     // The program may be gone, and is owed nothing more: what cannot be written is left.
-    if let Some(denial) = refusal {
-        let denial = relay.ledger.denied(way.refused(), denial);
+    if let Some(denial) = denial {
         let reply = Reply::denied(denial, way.endpoint()).raw();
         let _ = io.write_all(&reply).await;
     }

@@ -103,3 +103,26 @@ impl Drop for Relay {
         self.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{egress::fixtures::Notes, policy::egress::fixtures::profile};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_is_dropped_cuts_what_it_serves() {
+        let notes: Arc<dyn Witness> = Notes::shared();
+        let relay = Relay::new(Arc::new(profile(vec![])), Vault::default(), notes);
+        let (_inside, io) = tokio::io::duplex(64);
+        let served = front::serve(Arc::clone(&relay.shared), io);
+        let before = Instant::now();
+        drop(relay);
+        served.await;
+        // Not by any of the times for which a connection may last.
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+}

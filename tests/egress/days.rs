@@ -151,16 +151,21 @@ import resource
 held = []
 for _ in range(1000):
     try:
-        s = socket.create_connection(PROXY, timeout=10); held.append(s)
+        s = socket.create_connection(PROXY, timeout=30); held.append(s)
+        s.sendall(b"CONNECT files.lab.test:%d HTTP/1.1\r\nHost: files.lab.test:%d\r\n\r\n" % (TLS, TLS))
     except OSError as error:
         print("refused", error); break
-print(len(held) > 500)
+answers = [s.recv(1024).split(b" ")[1] for s in held]
+served, shed = answers.count(b"200"), answers.count(b"503")
+print(len(held) > 500, 0 < served < 100, served + shed == len(held), shed > 0)
 for s in held: s.close()
 fetch(f"https://files.lab.test:{TLS}/echo")
 "#,
         )
         .await;
-    assert!(ran.ok().contains("200 "), "{}", ran.stdout());
+    let stdout = ran.ok();
+    assert!(stdout.contains("True True True True\n"), "{stdout}");
+    assert!(stdout.contains("200 "), "{stdout}");
     world.close().await;
 }
 

@@ -45,10 +45,14 @@ impl Way {
         }
     }
 
-    /// What a denial is about of which no more than the way is known.
-    pub(in crate::egress) fn refused(&self) -> Refused<'_> {
-        self.endpoint()
-            .map_or(Refused::Unparsed(b""), Refused::Endpoint)
+    /// What a denial is about of a request whose head was refused; `line` is its first.
+    pub(in crate::egress) fn refused<'a>(&'a self, line: &'a [u8]) -> Refused<'a> {
+        let to = match self {
+            Self::Proxy => None,
+            Self::Plain(endpoint) => Some((Scheme::Http, endpoint)),
+            Self::Tls(endpoint) => Some((Scheme::Https, endpoint)),
+        };
+        Refused::Head(to, line)
     }
 
     /// Where a request goes. Everything in it that names a host has to name the same.

@@ -108,7 +108,7 @@ where
             }
             Err(Ended::Gone) => return,
             Err(Ended::Refused(denial)) => {
-                let asked = Refused::Unparsed(proxy::evidence(&read));
+                let asked = Refused::Head(None, head::first_line(&read));
                 let denial = shared.ledger.denied(asked, denial);
                 return reply::send(&mut io, &Reply::denied(denial, None).raw()).await;
             }

@@ -44,16 +44,6 @@ pub(super) fn asked(head: &[u8]) -> Result<Asked, EgressDenial> {
     })
 }
 
-/// What to show of a head that is refused: its target, if it has one.
-#[must_use]
-pub(super) fn evidence(head: &[u8]) -> &[u8] {
-    let line = head
-        .split(|b| *b == b'\r' || *b == b'\n')
-        .next()
-        .unwrap_or_default();
-    line.split(|b| *b == b' ').nth(1).unwrap_or(line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,12 +148,5 @@ mod tests {
                 "{line}"
             );
         }
-    }
-
-    #[test]
-    fn what_is_shown_of_a_head_is_its_target() {
-        assert_eq!(evidence(b"CONNECT x:y HTTP/1.1\r\nA: b\r\n\r\n"), b"x:y");
-        assert_eq!(evidence(b"nothing\r\nA: b c"), b"nothing");
-        assert_eq!(evidence(b""), b"");
     }
 }

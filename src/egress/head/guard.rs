@@ -17,7 +17,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::{Head, Length, end};
+use super::{Head, Length, end, first_line};
 use crate::policy::EgressDenial;
 
 /// How much is read at once, in bytes.
@@ -81,6 +81,11 @@ impl<T> Guard<T> {
 
     pub(in crate::egress) fn verdict(&self) -> Verdict {
         self.verdict.clone()
+    }
+
+    /// The first line of a refused head, of which nothing was let through.
+    pub(in crate::egress) fn refused_line(&self) -> &[u8] {
+        first_line(&self.pending)
     }
 
     /// The stream, to write an answer to a refused head.

@@ -7,6 +7,8 @@ mod guard;
 
 pub(super) use guard::Guard;
 
+use hyper::Uri;
+
 use crate::policy::EgressDenial;
 
 /// The longest head, in bytes. Stops a head without an end from filling the memory.
@@ -62,6 +64,15 @@ pub fn end(bytes: &[u8], from: usize) -> Result<Option<usize>, EgressDenial> {
     Ok(None)
 }
 
+/// The first line of a head, or of what came instead of one: what is shown of it where it is refused.
+#[must_use]
+pub fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes
+        .split(|b| *b == b'\r' || *b == b'\n')
+        .next()
+        .unwrap_or_default()
+}
+
 impl<'a> Head<'a> {
     /// Reads one whole head, which [`end`] found.
     ///
@@ -103,7 +114,7 @@ impl<'a> Head<'a> {
     /// Reads one whole head of a request to a server, not to a proxy's `CONNECT`.
     ///
     /// # Errors
-    /// As [`Self::parse`]; also a method that never passes, and no `Host`.
+    /// As [`Self::parse`]; also a method that never passes, no `Host`, and a target that is none.
     pub fn parse_request(bytes: &'a [u8]) -> Result<Self, EgressDenial> {
         let head = Self::parse(bytes)?;
         let never = ["CONNECT", "TRACE"];
@@ -113,7 +124,8 @@ impl<'a> Head<'a> {
         {
             return Err(EgressDenial::ForbiddenMethod);
         }
-        if head.host.is_none() {
+        // What is no target to the server of HTTP it would answer by itself, past the record.
+        if head.host.is_none() || head.target.parse::<Uri>().is_err() {
             return Err(EgressDenial::MalformedHead);
         }
         Ok(head)
@@ -227,6 +239,16 @@ mod tests {
             Head::parse_request(&bytes).unwrap().length,
             Some(Length::Chunked)
         );
+    }
+
+    #[test]
+    fn what_is_shown_of_a_head_is_its_first_line() {
+        assert_eq!(
+            first_line(b"GET /a HTTP/1.1\r\nA: b\r\n\r\n"),
+            b"GET /a HTTP/1.1"
+        );
+        assert_eq!(first_line(b"nothing\nA: b c"), b"nothing");
+        assert_eq!(first_line(b""), b"");
     }
 
     #[test]

@@ -30,7 +30,8 @@ const MAX_UNPARSED_CHARS: usize = 80;
 /// One decision, as it goes into the record. Nothing in it is a secret.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// The method, in the form in which it is sent; none for a connection as such.
+    /// The method, in the form in which it is sent; none for a connection as such. Of a request whose head was refused,
+    /// what came, escaped and cut.
     pub method: Option<String>,
     /// How the server is spoken to; none for a tunnel.
     pub scheme: Option<Scheme>,
@@ -38,7 +39,8 @@ pub struct Decided {
     pub host: String,
     /// The port; 0 where there was none.
     pub port: u16,
-    /// The canonical path and query; none for a connection.
+    /// The canonical path and query; none for a connection. Of a request whose head was refused, what came, escaped and
+    /// cut.
     pub target: Option<String>,
     /// The vetted address, once there is one.
     pub address: Option<IpAddr>,
@@ -159,6 +161,9 @@ pub(super) enum Refused<'a> {
     Request(RequestLine<'a>),
     /// A connection, or a request of which no more is known than where it goes.
     Endpoint(&'a Endpoint),
+    /// A request whose head was refused, by its first line as it came: to this server, where its connection has one,
+    /// and otherwise to whatever the line says.
+    Head(Option<(Scheme, &'a Endpoint)>, &'a [u8]),
     /// A target that could not be parsed, or no target at all: whatever came.
     Unparsed(&'a [u8]),
 }
@@ -498,16 +503,39 @@ impl Refused<'_> {
                 port: endpoint.port,
                 ..nothing
             },
-            Self::Unparsed(bytes) => {
-                let start = &bytes[..bytes.len().min(MAX_UNPARSED_CHARS)];
-                let shown = visible::escape_name(start);
-                Decided {
-                    host: shown.chars().take(MAX_UNPARSED_CHARS).collect(),
-                    ..nothing
+            Self::Head(to, line) => {
+                let mut words = line.split(|b| *b == b' ');
+                let (method, target) = match (words.next(), words.next()) {
+                    (Some(method), Some(target)) => (Some(unparsed(method)), unparsed(target)),
+                    _ => (None, unparsed(line)),
+                };
+                match to {
+                    Some((scheme, endpoint)) => Decided {
+                        method,
+                        scheme: Some(scheme),
+                        target: Some(target),
+                        ..Self::Endpoint(endpoint).decided(verdict)
+                    },
+                    None => Decided {
+                        method,
+                        host: target,
+                        ..nothing
+                    },
                 }
             }
+            Self::Unparsed(bytes) => Decided {
+                host: unparsed(bytes),
+                ..nothing
+            },
         }
     }
+}
+
+/// What could not be parsed, escaped and cut.
+fn unparsed(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(MAX_UNPARSED_CHARS)];
+    let shown = visible::escape_name(start);
+    shown.chars().take(MAX_UNPARSED_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,35 @@ fn a_request_is_recorded_with_its_whole_line_and_the_names_of_its_secrets() {
 }
 
 #[test]
+fn a_request_whose_head_is_refused_is_recorded_with_its_line() {
+    let (ledger, notes) = ledger(|_| {});
+    let at = endpoint("x.org:443");
+    let denial = EgressDenial::ForbiddenMethod;
+    let to = Some((Scheme::Https, &at));
+    ledger.denied(Refused::Head(to, b"TRACE /a\x1b?b HTTP/1.1"), denial);
+    ledger.denied(
+        Refused::Head(None, b"TRACE http://x.org/a HTTP/1.1"),
+        denial,
+    );
+    ledger.denied(Refused::Head(None, b"nothing"), denial);
+    let seen: Vec<_> = notes
+        .all()
+        .into_iter()
+        .map(|one| (one.method, one.host, one.port, one.target))
+        .collect();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        seen,
+        [
+            (text("TRACE"), "x.org".to_owned(), 443, text("/a\\x1b?b")),
+            (text("TRACE"), "http://x.org/a".to_owned(), 0, None),
+            (None, "nothing".to_owned(), 0, None),
+        ]
+    );
+    assert!(notes.all().iter().all(|one| one.verdict == Err(denial)));
+}
+
+#[test]
 fn an_allowed_connection_is_not_recorded_and_a_denied_one_is() {
     let (ledger, notes) = ledger(|_| {});
     assert_eq!(

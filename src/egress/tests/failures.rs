@@ -83,6 +83,13 @@ async fn a_server_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_server_that_changes_the_protocol_unasked_is_not_followed() {
+    let lab = Lab::with(Identity::OldFashioned, |_| {}).await;
+    let expected = failed(StatusCode::BAD_GATEWAY, "upstream_protocol");
+    assert_eq!(failure(&lab, "/switch").await, expected);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_cut_off_does_not_look_whole() {
     for identity in [Identity::Right, Identity::OldFashioned] {
         let lab = Lab::with(identity, |_| {}).await;

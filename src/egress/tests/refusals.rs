@@ -97,7 +97,12 @@ async fn heads_with_two_meanings_are_refused_inside_of_tls() {
         let answer = lab.raw(&request).await;
         let line = format!("HTTP/1.1 403 belljar {expected}\r\n");
         assert!(answer.starts_with(&line), "{request}{answer}");
-        assert!(lab.record().last().unwrap().ends_with(expected));
+        let mut words = request.split(' ');
+        let (method, target) = (words.next().unwrap(), words.next().unwrap());
+        assert_eq!(
+            lab.record().last().unwrap(),
+            &format!("{method} {target} {expected}")
+        );
     }
     assert_eq!(lab.server.connections(), 0);
 }
@@ -210,4 +215,69 @@ async fn paths_and_methods_are_decided_inside_of_tls() {
     }
     let (head, _) = whole(sender.send_request(empty(lab.get2("/hello"))).await).await;
     assert_eq!(head.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_recorded_is_not_sent() {
+    let lab = Lab::new().await;
+    let mut one = lab.http1().await;
+    let mut two = lab.http2().await;
+    lab.fill_record();
+    let (first, body) = whole(one.send_request(empty(lab.get("/hello"))).await).await;
+    let (second, again) = whole(two.send_request(empty(lab.get2("/hello"))).await).await;
+    for (head, body) in [(first, body), (second, again)] {
+        assert_eq!(head.status, StatusCode::FORBIDDEN);
+        assert_eq!(reason(&body), "not_recorded");
+    }
+    assert_eq!(lab.server.connections(), 0);
+}
+
+#[tokio::test]
+async fn the_budget_of_requests_holds_within_one_connection() {
+    let lab = Lab::with(Identity::Right, |profile| profile.budget.requests = 2).await;
+    let mut sender = lab.http1().await;
+    for expected in [StatusCode::OK, StatusCode::OK, StatusCode::FORBIDDEN] {
+        let (head, body) = whole(sender.send_request(empty(lab.get("/hello"))).await).await;
+        assert_eq!(head.status, expected, "{body}");
+        if expected == StatusCode::FORBIDDEN {
+            assert_eq!(reason(&body), "too_many_requests");
+        }
+    }
+    assert_eq!(
+        lab.record(),
+        [
+            "GET /hello allowed",
+            "GET /hello allowed",
+            "GET /hello too_many_requests"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_target_is_refused_and_recorded_like_everything_else() {
+    let tls = Lab::new().await;
+    let plain = Lab::with(Identity::Plain, |_| {}).await;
+    for target in [
+        "http://files.lab.test:80\\@other.lab.test/",
+        "http://[::1/",
+        "http://a@b@c/",
+        "http://",
+        "/a<b>\\",
+    ] {
+        let head =
+            |lab: &Lab| format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", lab.authority());
+        for (lab, answer) in [
+            (&tls, tls.raw(&head(&tls)).await),
+            (&plain, plain.raw_plain(&head(&plain)).await),
+        ] {
+            let denied = answer.strip_prefix("HTTP/1.1 403 belljar ");
+            let reason = denied.and_then(|rest| rest.split("\r\n").next());
+            let recorded = lab.record().pop();
+            assert!(
+                reason.is_some_and(|reason| recorded.is_some_and(|line| line.ends_with(reason))),
+                "{target}: {answer}"
+            );
+        }
+    }
+    assert_eq!(tls.server.connections() + plain.server.connections(), 0);
 }

@@ -171,3 +171,43 @@ async fn a_stand_in_becomes_the_secret_on_its_way_and_stays_one_inside() {
     let (_, body) = whole(sender.send_request(empty(request)).await).await;
     assert!(!body.contains(SECRET), "{body}");
 }
+
+#[tokio::test]
+async fn no_secret_is_minted_for_a_request_that_is_denied() {
+    let asked = tempfile::NamedTempFile::new().unwrap();
+    let command = format!(
+        "echo asked >> '{}'; echo s3cr3t-t0ken-value",
+        asked.path().display()
+    );
+    let lab = Lab::with(Identity::OldFashioned, |profile| {
+        give(profile, &asked, bearer());
+        let spec = Arc::get_mut(&mut profile.secrets[0]).unwrap();
+        spec.from = SecretSource::Command {
+            argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), command],
+            // Run out at once, so that it is asked for whenever it is needed.
+            ttl: std::time::Duration::ZERO,
+        };
+        profile.rules[0].methods = Some(vec!["GET".to_owned()]);
+    })
+    .await;
+    let times = || {
+        std::fs::read_to_string(asked.path())
+            .unwrap()
+            .lines()
+            .count()
+    };
+    assert_eq!(times(), 1);
+    let mut sender = lab.http1().await;
+    let (head, body) = whole(
+        sender
+            .send_request(empty(lab.get("/length").method("POST")))
+            .await,
+    )
+    .await;
+    assert_eq!(head.status, StatusCode::FORBIDDEN);
+    assert_eq!(reason(&body), "method_not_allowed");
+    assert_eq!(times(), 1);
+    let (head, _) = whole(sender.send_request(empty(lab.get("/length"))).await).await;
+    assert_eq!(head.status, StatusCode::OK);
+    assert_eq!(times(), 2);
+}

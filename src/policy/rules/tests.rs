@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{FileOrigin, Settings};
+use crate::types::TokenId;
 
 /// A policy of an operator with a language of their own and small ceilings.
 fn policy() -> Policy {
@@ -205,6 +206,73 @@ fn only_the_networks_there_are() {
         denial.to_string(),
         "no egress profile named \"packages\" is configured; there are: none. Leave network out to run without any"
     );
+}
+
+#[test]
+fn who_may_name_a_profile_is_said_by_the_profile() {
+    let text = r#"
+        [egress.everybody]
+        [egress.here]
+        callers = ["local"]
+        [egress.afar]
+        callers = ["token"]
+        [egress.nobody]
+        callers = []
+    "#;
+    let settings = Settings::parse(text, FileOrigin::BuiltIn, Cpus::from_millis(2000));
+    let policy = Policy::new(&settings.unwrap());
+    let remote = Caller::Token(TokenId::of("token"));
+    for (caller, theirs) in [
+        (Caller::Local, ["everybody", "here"]),
+        (remote, ["afar", "everybody"]),
+    ] {
+        assert_eq!(policy.networks(&caller), theirs);
+        for network in ["everybody", "here", "afar", "nobody"] {
+            let run = RunAsk {
+                network: Some(network.to_owned()),
+                ..ask("python")
+            };
+            let opening = SessionAsk {
+                network: Some(network.to_owned()),
+                ..session("python")
+            };
+            let expected = if theirs.contains(&network) {
+                "allowed"
+            } else {
+                "unknown_network"
+            };
+            assert_eq!(reason(policy.fresh_run(&caller, run)), expected);
+            assert_eq!(reason(policy.open_session(&caller, &opening)), expected);
+        }
+    }
+}
+
+#[test]
+fn who_may_ask_for_packages_is_said_by_the_operator() {
+    let text = r#"
+        [packages]
+        callers = ["local"]
+        [packages.python]
+    "#;
+    let settings = Settings::parse(text, FileOrigin::BuiltIn, Cpus::from_millis(2000));
+    let policy = Policy::new(&settings.unwrap());
+    let remote = Caller::Token(TokenId::of("token"));
+    for (caller, kinds, expected) in [
+        (Caller::Local, vec![PackageKind::Python], "allowed"),
+        (remote, vec![], "packages_caller"),
+    ] {
+        assert_eq!(policy.package_kinds(&caller), kinds);
+        let run = RunAsk {
+            packages: vec!["six".to_owned()],
+            ..ask("python")
+        };
+        let opening = SessionAsk {
+            packages: vec!["six".to_owned()],
+            ..session("python")
+        };
+        assert_eq!(reason(policy.fresh_run(&caller, run)), expected);
+        assert_eq!(reason(policy.open_session(&caller, &opening)), expected);
+    }
 }
 
 #[test]

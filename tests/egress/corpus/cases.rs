@@ -173,6 +173,8 @@ inside("files.lab.test", b"GET /evil HTTP/1.1\r\nHost: files.lab.test:%d\r\nHost
 inside("files.lab.test", b"GET /evil HTTP/1.1\nHost: files.lab.test:%d\n\n" % TLS)"#),
     lab("an absolute target for another host", Denied("host_mismatch"), r#"
 inside("files.lab.test", b"GET https://other.lab.test/evil HTTP/1.1\r\nHost: files.lab.test:%d\r\n\r\n" % TLS)"#),
+    lab("a target that no URL has", Denied("malformed_head"), r#"
+raw(b"GET http://plain.lab.test:%d\\@other.lab.test/evil HTTP/1.1\r\nHost: plain.lab.test:%d\r\n\r\n" % (PLAIN, PLAIN))"#),
     lab("an absolute target for another Host, in the clear", Denied("host_mismatch"), r#"
 raw(b"GET http://plain.lab.test:%d/evil HTTP/1.1\r\nHost: other.lab.test\r\n\r\n" % PLAIN)"#),
     lab("CONNECT inside", Denied("forbidden_method"), r#"

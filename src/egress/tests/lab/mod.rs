@@ -2,7 +2,10 @@
 
 mod server;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -37,10 +40,14 @@ const MAX_READ: u64 = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(in crate::egress) struct Recorder {
     seen: Mutex<Vec<Decided>>,
+    full: AtomicBool,
 }
 
 impl Witness for Recorder {
     fn saw(&self, decided: &Decided) -> Result<(), Unrecorded> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(Unrecorded);
+        }
         self.seen.lock().unwrap().push(decided.clone());
         Ok(())
     }
@@ -97,6 +104,11 @@ impl Lab {
         let shared = &self.relay.shared;
         let upstream = Upstream::with_patience(shared, std::time::Duration::ZERO);
         shared.upstream.set(upstream).unwrap();
+    }
+
+    /// From now on nothing can be recorded.
+    pub(in crate::egress) fn fill_record(&self) {
+        self.recorder.full.store(true, Ordering::SeqCst);
     }
 
     /// TLS through `CONNECT`, of which the program trusts the run's authority alone.

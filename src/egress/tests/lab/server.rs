@@ -219,6 +219,11 @@ async fn site(request: Request<Incoming>, signals: &Arc<Signals>) -> Response<Si
             set(&mut answer, "location", "https://elsewhere.lab.test/");
             answer
         }
+        "/switch" => {
+            let mut answer = text("");
+            *answer.status_mut() = hyper::StatusCode::SWITCHING_PROTOCOLS;
+            answer
+        }
         "/gzip" => {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             gzip.write_all(b"compressed words").unwrap();
