@@ -92,6 +92,7 @@ async fn forward(
     let redactor = relay.vault.redactor();
 
     relay.ledger.look_at(&line).map_err(DialError::Denied)?;
+    let turn = relay.ledger.turn().await.map_err(DialError::Denied)?;
 
     // First what the program may not send, so that it cannot name an injected header as one of the connection's.
     headers::for_upstream(&mut head.headers, &body, redactor.is_some());
@@ -127,6 +128,7 @@ async fn forward(
         None => AnswerBody::Passed {
             body,
             trailers: true,
+            turn,
         },
         Some(redactor) => {
             let to_head = head.method == hyper::Method::HEAD;
@@ -134,11 +136,13 @@ async fn forward(
                 Plan::Pass => AnswerBody::Passed {
                     body,
                     trailers: false,
+                    turn,
                 },
                 Plan::Redact(finder) => AnswerBody::Redacted {
                     body,
                     redactor: Some(finder),
                     rest: Bytes::new(),
+                    turn,
                 },
                 Plan::Block => return Err(denied(EgressDenial::Uninspectable)),
             }
