@@ -9,6 +9,7 @@ mod headers;
 
 use std::sync::Arc;
 
+use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode, Uri, Version,
     body::{Bytes, Incoming},
@@ -133,6 +134,7 @@ async fn forward(
         Some(redactor) => {
             let to_head = head.method == hyper::Method::HEAD;
             match redactor.plan(&mut answer, to_head, relay.profile.uninspectable) {
+                Plan::Empty => AnswerBody::Own(Full::default()),
                 Plan::Pass => AnswerBody::Passed {
                     body,
                     trailers: false,

@@ -171,3 +171,13 @@ async fn a_stand_in_becomes_the_secret_on_its_way_and_stays_one_inside() {
     let (_, body) = whole(sender.send_request(empty(request)).await).await;
     assert!(!body.contains(SECRET), "{body}");
 }
+
+#[tokio::test]
+async fn an_answer_that_has_no_body_brings_none_over_http2_either() {
+    let file = source();
+    let lab = Lab::with(Identity::Right, |profile| give(profile, &file, bearer())).await;
+    let mut sender = lab.http2().await;
+    let request = empty(lab.get2("/no-content"));
+    let (head, body) = whole(sender.send_request(request).await).await;
+    assert_eq!((head.status, body.as_str()), (StatusCode::NO_CONTENT, ""));
+}
