@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::{MAX_LISTED, cut_text};
+use crate::types::{MAX_METHOD_BYTES, MAX_TARGET_BYTES};
 
-/// The longest target, in bytes; more is cut with `…`. A request line can be longer than any other text of a line.
-const MAX_TARGET_BYTES: usize = 8 * 1024;
 /// The longest of the other texts, in bytes.
 const MAX_WORD_BYTES: usize = 256;
 
@@ -34,10 +33,13 @@ pub struct EgressRecord {
 }
 
 impl EgressRecord {
-    /// Cuts every text to its bound.
+    /// Cuts every text to its bound, with `…`. Methods and targets are that long only where they were denied.
     pub(super) fn bound(&mut self) {
         self.secrets.truncate(MAX_LISTED);
-        let words = [&mut self.method, &mut self.scheme, &mut self.address];
+        if let Some(method) = &mut self.method {
+            cut_text(method, MAX_METHOD_BYTES);
+        }
+        let words = [&mut self.scheme, &mut self.address];
         for word in words
             .into_iter()
             .flatten()

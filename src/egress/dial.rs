@@ -2,25 +2,30 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
+    task::spawn_blocking,
     time::{Instant, timeout, timeout_at},
 };
 
 use super::{ledger::Refused, meter::Metered, relay::Shared};
 use crate::{
     policy::{self, EgressDenial},
-    types::{Endpoint, Host},
+    types::{DnsName, Endpoint, Host},
 };
 
 /// How long a name may take to be resolved. Stops a slow resolver from holding the places of connections.
 const RESOLVE: Duration = Duration::from_secs(10);
 /// The most addresses of one name. Stops a name with thousands of them from being a scan.
 const MAX_ADDRESSES: usize = 16;
+/// The most names of one run that are resolved at a time; more wait. Each takes a thread of those that also serve files,
+/// for as long as the system's resolver tries. Stops a run with many names, or one that nobody resolves, from taking all.
+pub(super) const MAX_LOOKUPS: usize = 8;
 /// How long one address may take to answer.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long all addresses of one name may take together.
@@ -176,6 +181,14 @@ async fn vetted(shared: &Shared, endpoint: &Endpoint) -> Result<Vec<SocketAddr>,
     Ok(allowed)
 }
 
+/// Whether the system's resolver, and with it servers outside, will be asked for the name of `endpoint`.
+pub(super) fn is_looked_up(shared: &Shared, endpoint: &Endpoint) -> bool {
+    match &endpoint.host {
+        Host::Name(name) => !shared.profile.resolve.contains_key(name),
+        Host::Ip(_) => false,
+    }
+}
+
 /// The addresses of a host, at least one and at most [`MAX_ADDRESSES`]: what the profile says, or else the system's
 /// resolver.
 async fn resolve(shared: &Shared, endpoint: &Endpoint) -> Result<Vec<IpAddr>, UpstreamFailure> {
@@ -185,18 +198,29 @@ async fn resolve(shared: &Shared, endpoint: &Endpoint) -> Result<Vec<IpAddr>, Up
     };
     let mut found: Vec<IpAddr> = match shared.profile.resolve.get(name) {
         Some(addresses) => addresses.clone(),
-        None => timeout(RESOLVE, lookup_host((name.as_str(), endpoint.port)))
+        None => timeout(RESOLVE, look_up(shared, name.clone(), endpoint.port))
             .await
             .map_err(|_| UpstreamFailure::Timeout)?
-            .map_err(|_| UpstreamFailure::Unresolvable)?
-            .map(|address| address.ip())
-            .collect(),
+            .map_err(|_| UpstreamFailure::Unresolvable)?,
     };
     found.truncate(MAX_ADDRESSES);
     if found.is_empty() {
         return Err(UpstreamFailure::Unresolvable);
     }
     Ok(found)
+}
+
+/// Asks the system's resolver, which cannot be interrupted: its place is free when it has ended, not when nobody waits
+/// for it any more.
+async fn look_up(shared: &Shared, name: DnsName, port: u16) -> io::Result<Vec<IpAddr>> {
+    let place = Arc::clone(&shared.lookups).acquire_owned().await;
+    let place = place.map_err(io::Error::other)?;
+    let asked = spawn_blocking(move || {
+        let _place = place;
+        let found = (name.as_str(), port).to_socket_addrs()?;
+        Ok(found.map(|address| address.ip()).collect())
+    });
+    asked.await?
 }
 
 /// Whether an address is one of this machine's: only these can be bound to. Whatever else goes wrong counts as yes, and
@@ -221,7 +245,6 @@ mod tests {
         config::Profile,
         egress::fixtures::{Notes, shared},
         policy::egress::fixtures::{endpoint, profile, rule},
-        types::DnsName,
     };
 
     fn name(text: &str) -> DnsName {
@@ -349,6 +372,19 @@ mod tests {
         let (error, reasons) = failing(resolving(&[], &[]), "lab.test:443").await;
         assert_eq!(error, DialError::Failed(UpstreamFailure::Unresolvable));
         assert!(reasons.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_name_is_asked_for_only_when_there_is_a_place_for_it() {
+        let shared = shared(profile(vec![]), &Notes::shared());
+        let all = u32::try_from(MAX_LOOKUPS).unwrap();
+        let taken = shared.lookups.acquire_many(all).await.unwrap();
+        let mut asking = Box::pin(look_up(&shared, name("localhost"), 443));
+        assert!(futures_util::poll!(&mut asking).is_pending());
+        assert_eq!(shared.lookups.available_permits(), 0);
+        drop(taken);
+        let _ = asking.await;
+        assert_eq!(shared.lookups.available_permits(), MAX_LOOKUPS);
     }
 
     #[tokio::test]

@@ -5,12 +5,15 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     authority::Authority,
-    front,
+    dial, front,
     ledger::{Ledger, Report, Witness},
     upstream::Upstream,
     vault::Vault,
@@ -32,6 +35,8 @@ pub(super) struct Shared {
     pub(super) authority: Authority,
     /// Made for the first request; see [`Self::upstream`].
     pub(super) upstream: OnceLock<Upstream>,
+    /// Places for names that are being resolved; see [`super::dial`].
+    pub(super) lookups: Arc<Semaphore>,
     /// Fires at the end of the run.
     pub(super) stop: CancellationToken,
 }
@@ -46,6 +51,7 @@ impl Shared {
             vault,
             authority: Authority::new(&profile),
             upstream: OnceLock::new(),
+            lookups: Arc::new(Semaphore::new(dial::MAX_LOOKUPS)),
             stop,
             profile,
         }

@@ -1,6 +1,7 @@
 //! TLS passed through unread, for rules that say `tunnel`.
 //!
-//! The server name was compared before. Nothing is dialled but what was recorded with its address.
+//! The server name was compared before. No name is asked for and nothing dialled but what was
+//! recorded, the latter with its address.
 
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ pub(super) async fn serve<T>(shared: &Arc<Shared>, endpoint: &Endpoint, mut io: 
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    // The name itself goes out with the question for its address, whether or not there is one: that too is on record
+    // first, and is held to the budget.
+    if dial::is_looked_up(shared, endpoint) && shared.ledger.lookup(endpoint).is_err() {
+        return reply::send(&mut io, &reply::ALERT_ACCESS_DENIED).await;
+    }
     let record = |address| shared.ledger.tunnel(endpoint, address);
     match dial::connect_each(shared, endpoint, record).await {
         // However it ends, both sides see their connection end; who was at fault they know better.

@@ -27,7 +27,7 @@ pub use limits::{
     Cpus, LimitError, LimitField, Limits, LimitsRequest, MAX_TIMEOUT_SECONDS, MIN_TIMEOUT_SECONDS,
     WallTime, whole_seconds,
 };
-pub use network::{NO_NETWORK, ProfileName, ProfileNameError};
+pub use network::{MAX_METHOD_BYTES, MAX_TARGET_BYTES, NO_NETWORK, ProfileName, ProfileNameError};
 pub use outcome::Status;
 pub use package::{
     MAX_PACKAGE_SPEC_BYTES, PackageKind, PackageSpec, PackageSpecError, is_javascript_name,

@@ -1,4 +1,4 @@
-//! The names of networks.
+//! The names of networks, and how long what goes out over one may be called.
 
 use std::fmt;
 
@@ -8,6 +8,11 @@ pub const NO_NETWORK: &str = "none";
 const PACKAGES_NETWORK: &str = "packages";
 /// The longest name of a profile, in bytes.
 const MAX_PROFILE_NAME_BYTES: usize = 64;
+/// The longest method of a request, in bytes; longer than any that is registered. As with targets.
+pub const MAX_METHOD_BYTES: usize = 64;
+/// The longest target of a request, path and query, in bytes: what servers take at most. Stops a program from sending
+/// more in one than the audit log keeps of it.
+pub const MAX_TARGET_BYTES: usize = 8 * 1024;
 
 /// The name of an egress profile: ASCII letters, digits, `-`, `_` and `.`, and not `none`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use crate::egress::vault::{BodyRedactor, Unreadable};
+use crate::egress::{
+    ledger::Turn,
+    vault::{BodyRedactor, Unreadable},
+};
 
 /// The body of an answer. Holds one piece at a time: the next is asked for when the program has taken this one.
 #[derive(Debug)]
@@ -17,7 +20,12 @@ pub(in crate::egress) enum AnswerBody {
     /// Words of ours.
     Own(Full<Bytes>),
     /// As it comes, but for trailers where those are not to pass.
-    Passed { body: Incoming, trailers: bool },
+    Passed {
+        body: Incoming,
+        trailers: bool,
+        #[expect(dead_code, reason = "held for its drop")]
+        turn: Turn,
+    },
     /// Without the run's secrets and without trailers.
     Redacted {
         body: Incoming,
@@ -25,6 +33,8 @@ pub(in crate::egress) enum AnswerBody {
         redactor: Option<Box<BodyRedactor>>,
         /// What came and was not searched yet.
         rest: Bytes,
+        #[expect(dead_code, reason = "held for its drop")]
+        turn: Turn,
     },
 }
 
@@ -51,7 +61,7 @@ impl Body for AnswerBody {
             Self::Own(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
-            Self::Passed { body, trailers } => {
+            Self::Passed { body, trailers, .. } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(match frame {
                     Some(Ok(frame)) if frame.is_data() || *trailers => Some(Ok(frame)),
@@ -64,6 +74,7 @@ impl Body for AnswerBody {
                 body,
                 redactor,
                 rest,
+                ..
             } => poll_redacted(body, redactor, rest, cx),
         }
     }

@@ -9,6 +9,7 @@ mod headers;
 
 use std::sync::Arc;
 
+use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode, Uri, Version,
     body::{Bytes, Incoming},
@@ -95,6 +96,7 @@ async fn forward(
     let redactor = relay.vault.redactor();
 
     relay.ledger.look_at(&line).map_err(DialError::Denied)?;
+    let turn = relay.ledger.turn().await.map_err(DialError::Denied)?;
 
     // First what the program may not send, so that it cannot name an injected header as one of the connection's.
     headers::for_upstream(&mut head.headers, &body, redactor.is_some());
@@ -130,18 +132,22 @@ async fn forward(
         None => AnswerBody::Passed {
             body,
             trailers: true,
+            turn,
         },
         Some(redactor) => {
             let to_head = head.method == hyper::Method::HEAD;
             match redactor.plan(&mut answer, to_head, relay.profile.uninspectable) {
+                Plan::Empty => AnswerBody::Own(Full::default()),
                 Plan::Pass => AnswerBody::Passed {
                     body,
                     trailers: false,
+                    turn,
                 },
                 Plan::Redact(finder) => AnswerBody::Redacted {
                     body,
                     redactor: Some(finder),
                     rest: Bytes::new(),
+                    turn,
                 },
                 Plan::Block => return Err(denied(EgressDenial::Uninspectable)),
             }

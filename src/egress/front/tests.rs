@@ -275,6 +275,24 @@ async fn a_tunnel_whose_address_is_denied_is_refused_and_recorded() {
 }
 
 #[tokio::test]
+async fn a_name_that_the_resolver_is_asked_for_is_on_record_whatever_it_says() {
+    // Known to every system without asking outside, and denied.
+    let run = Run::of(profile(vec![Rule {
+        tunnel: true,
+        ..rule("localhost:443")
+    }]));
+    let bytes = [connect_to("localhost:443"), hello("localhost", true)].concat();
+    let answer = run.answer(&bytes).await;
+    assert_eq!(answer[AGREED.len()..], reply::ALERT_ACCESS_DENIED);
+    let seen = run.notes.all();
+    assert_eq!(
+        (seen[0].host.as_str(), seen[0].verdict),
+        ("localhost", Ok(()))
+    );
+    assert_eq!(run.reasons(), ["address_denied"]);
+}
+
+#[tokio::test]
 async fn a_tunnel_that_cannot_be_recorded_is_not_dialled() {
     let (profile, listener, at) = lab().await;
     let run = Run::of(profile);

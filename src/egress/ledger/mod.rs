@@ -24,6 +24,10 @@ use crate::{
 /// The most hosts in a report, allowed and denied each; the rest is counted in one line. Stops a program that tries
 /// ever new names from filling its own result.
 pub const MAX_REPORTED: usize = 64;
+/// The most requests of one run at a time, on all of its connections together; more wait for their turn. Each has a
+/// connection outside and buffers here. Stops streams of HTTP/2 whose answers nobody reads from taking this server's
+/// memory and descriptors.
+const MAX_REQUESTS_AT_ONCE: usize = 32;
 /// The most characters shown of a target that could not be parsed. Stops it from bringing a text into the record.
 const MAX_UNPARSED_CHARS: usize = 80;
 
@@ -176,6 +180,7 @@ pub(super) struct Ledger {
     /// Fires at the end of the run: nothing is allowed any more, and nothing recorded.
     stop: CancellationToken,
     places: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     counts: Mutex<Counts>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -202,6 +207,10 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Place(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
+/// The turn of one request; dropping it, which is for the end of the answer, lets the next one have it.
+#[derive(Debug)]
+pub(super) struct Turn(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
 impl Ledger {
     pub(super) fn new(
         profile: Arc<Profile>,
@@ -211,6 +220,7 @@ impl Ledger {
         let places = usize::try_from(profile.budget.connections).unwrap_or(usize::MAX);
         Self {
             places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+            turns: Arc::new(Semaphore::new(MAX_REQUESTS_AT_ONCE)),
             profile,
             witness,
             stop,
@@ -233,6 +243,15 @@ impl Ledger {
             .map_err(|_| self.denied(Refused::Unparsed(b""), EgressDenial::TooManyConnections))
     }
 
+    /// Waits until fewer than [`MAX_REQUESTS_AT_ONCE`] requests are on their way.
+    ///
+    /// # Errors
+    /// [`EgressDenial::Closed`].
+    pub(super) async fn turn(&self) -> Result<Turn, EgressDenial> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        turn.map(Turn).map_err(|_| EgressDenial::Closed)
+    }
+
     /// Decides a connection. Only a denial is recorded and counted: what goes through an allowed one is, each by itself
     /// ([`Self::request`], [`Self::tunnel`]).
     ///
@@ -248,6 +267,15 @@ impl Ledger {
             return Err(refused(EgressDenial::TooManyRequests));
         }
         Ok(route)
+    }
+
+    /// Records that the system's resolver is asked for the name of a connection that is to be passed through, and counts
+    /// it. To be called before it is; of requests, their own record does.
+    ///
+    /// # Errors
+    /// The denial, recorded.
+    pub(super) fn lookup(&self, endpoint: &Endpoint) -> Result<(), EgressDenial> {
+        self.settle(Refused::Endpoint(endpoint).decided(Ok(())))
     }
 
     /// Records that a connection is passed through to a vetted address. To be called before that is dialled.

@@ -222,3 +222,16 @@ fn a_target_that_is_none_is_shown_escaped_and_cut() {
     assert_eq!(seen[0].port, 0);
     assert_eq!(seen[1].host.len(), MAX_UNPARSED_CHARS);
 }
+
+#[tokio::test]
+async fn requests_beyond_those_at_a_time_wait_for_one_to_end() {
+    let (ledger, _) = ledger(|_| {});
+    let mut turns = Vec::new();
+    for _ in 0..MAX_REQUESTS_AT_ONCE {
+        turns.push(ledger.turn().await.unwrap());
+    }
+    let mut next = Box::pin(ledger.turn());
+    assert!(futures_util::poll!(&mut next).is_pending());
+    turns.pop();
+    assert!(futures_util::poll!(&mut next).is_ready());
+}

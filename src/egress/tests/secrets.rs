@@ -211,3 +211,13 @@ async fn no_secret_is_minted_for_a_request_that_is_denied() {
     assert_eq!(head.status, StatusCode::OK);
     assert_eq!(times(), 2);
 }
+
+#[tokio::test]
+async fn an_answer_that_has_no_body_brings_none_over_http2_either() {
+    let file = source();
+    let lab = Lab::with(Identity::Right, |profile| give(profile, &file, bearer())).await;
+    let mut sender = lab.http2().await;
+    let request = empty(lab.get2("/no-content"));
+    let (head, body) = whole(sender.send_request(request).await).await;
+    assert_eq!((head.status, body.as_str()), (StatusCode::NO_CONTENT, ""));
+}

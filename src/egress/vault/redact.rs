@@ -113,7 +113,9 @@ pub(in crate::egress) struct Redactor(Arc<Known>);
 /// What is done with the body of one answer.
 #[derive(Debug)]
 pub(in crate::egress) enum Plan {
-    /// It passes as it is: there is none, or the operator lets pass what cannot be searched.
+    /// There is none, and what comes in its place over HTTP/2 all the same must not pass.
+    Empty,
+    /// It passes as it is: the operator lets pass what cannot be searched.
     Pass,
     /// It goes through this. The head was changed to fit: no length, no coding, no digest.
     Redact(Box<BodyRedactor>),
@@ -169,7 +171,7 @@ impl Redactor {
                 StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
             )
         {
-            return Plan::Pass;
+            return Plan::Empty;
         }
         let Some(coding) = coding else {
             return match uninspectable {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     config::{HostPattern, PathPattern, Profile, Rule, Scheme},
-    types::{Endpoint, Host},
+    types::{Endpoint, Host, MAX_METHOD_BYTES, MAX_TARGET_BYTES},
 };
 
 /// What becomes of a connection that is allowed.
@@ -60,6 +60,10 @@ pub fn request(
         .any(|never| method.eq_ignore_ascii_case(never))
     {
         return Err(EgressDenial::ForbiddenMethod);
+    }
+    // What goes out is on record whole: nothing hides behind the point where a line of the log is cut.
+    if method.len() > MAX_METHOD_BYTES || target.len() > MAX_TARGET_BYTES {
+        return Err(EgressDenial::RequestLineTooLong);
     }
     if !is_clean(target) {
         return Err(EgressDenial::PathAmbiguous);
@@ -311,6 +315,21 @@ mod tests {
             let denied = Err(EgressDenial::ForbiddenMethod);
             assert_eq!(ask("all.org:443", method), denied, "{method}");
         }
+    }
+
+    #[test]
+    fn a_request_line_that_the_record_would_cut_is_denied() {
+        let profile = profile(vec![rule("x.org:443")]);
+        let ask = |method: &str, target: &str| {
+            let at = endpoint("x.org:443");
+            request(&profile, Scheme::Https, &at, method, target)
+        };
+        let target = format!("/{}", "a".repeat(MAX_TARGET_BYTES - 1));
+        let method = "M".repeat(MAX_METHOD_BYTES);
+        assert_eq!(ask(&method, &target), Ok(()));
+        let denied = Err(EgressDenial::RequestLineTooLong);
+        assert_eq!(ask("GET", &format!("{target}a")), denied);
+        assert_eq!(ask(&format!("{method}M"), "/"), denied);
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub enum EgressDenial {
     /// The head of the request is malformed, or can be read in more than one way.
     #[error("the request's head is malformed or can be read in more than one way")]
     MalformedHead,
+    /// A method or a target that is longer than what the record keeps.
+    #[error("the request's method or target is longer than what can be recorded")]
+    RequestLineTooLong,
     /// Both lengths, two lengths, or a transfer coding other than `chunked` alone.
     #[error("the length of the request can be read in more than one way")]
     AmbiguousLength,
@@ -104,6 +107,7 @@ impl EgressDenial {
             Self::EncryptedClientHello => "encrypted_client_hello",
             Self::HostMismatch => "host_mismatch",
             Self::MalformedHead => "malformed_head",
+            Self::RequestLineTooLong => "request_line_too_long",
             Self::AmbiguousLength => "ambiguous_length",
             Self::Upgrade => "upgrade",
             Self::ForbiddenMethod => "forbidden_method",

@@ -41,7 +41,8 @@ pub(super) fn is_clean(target: &str) -> bool {
 ///
 /// # Errors
 /// [`EgressDenial::PathAmbiguous`]: not canonical, an empty segment, `.` or `..` (also before `;`, where some servers
-/// cut), a backslash, an escape that is none, or one of a control character, `/`, `\` or another escape.
+/// cut), a backslash, an escape that is none, or one of a control character, `/`, `\` or another escape, or escapes that
+/// make no UTF-8.
 pub(super) fn unambiguous_path(target: &str) -> Result<&str, EgressDenial> {
     let path = target.split('?').next().unwrap_or_default();
     let segments = path.strip_prefix('/').ok_or(EgressDenial::PathAmbiguous)?;
@@ -54,6 +55,8 @@ pub(super) fn unambiguous_path(target: &str) -> Result<&str, EgressDenial> {
         }
     }
     let bytes = path.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut copied = 0;
     for at in (0..bytes.len()).filter(|at| bytes[*at] == b'%') {
         let byte = escaped(&bytes[at..]).ok_or(EgressDenial::PathAmbiguous)?;
         let lower = bytes[at + 1..at + 3].iter().any(u8::is_ascii_lowercase);
@@ -61,6 +64,13 @@ pub(super) fn unambiguous_path(target: &str) -> Result<&str, EgressDenial> {
         if lower || splits || is_unreserved(byte) {
             return Err(EgressDenial::PathAmbiguous);
         }
+        plain.extend_from_slice(&bytes[copied..at]);
+        plain.push(byte);
+        copied = at + 3;
+    }
+    // Lenient decoders take what is no UTF-8 for other characters: an overlong `.` or `/` for the character itself.
+    if std::str::from_utf8(&plain).is_err() {
+        return Err(EgressDenial::PathAmbiguous);
     }
     Ok(path)
 }
@@ -101,10 +111,40 @@ mod tests {
     #[test]
     fn a_path_that_servers_read_differently_is_ambiguous() {
         for path in [
-            "", "x", "*", "//", "//x", "/a//b", "/a//", "/.", "/..", "/a/./b", "/a/../b", "/a/..",
-            "/a/..;/b", "/a/.;x/b", "/a\\b", "/a%2Fb", "/a%2fb", "/a%5Cb", "/%2E%2E/", "/a%00",
-            "/a%0A", "/a%7F", "/a%1Fb", "/a%252e", "/a%", "/a%4", "/a%zz", "/%72epos", "/a%c3%A9",
+            "",
+            "x",
+            "*",
+            "//",
+            "//x",
+            "/a//b",
+            "/a//",
+            "/.",
+            "/..",
+            "/a/./b",
+            "/a/../b",
+            "/a/..",
+            "/a/..;/b",
+            "/a/.;x/b",
+            "/a\\b",
+            "/a%2Fb",
+            "/a%2fb",
+            "/a%5Cb",
+            "/%2E%2E/",
+            "/a%00",
+            "/a%0A",
+            "/a%7F",
+            "/a%1Fb",
+            "/a%252e",
+            "/a%",
+            "/a%4",
+            "/a%zz",
+            "/%72epos",
+            "/a%c3%A9",
             "/a%25",
+            "/%C0%AE%C0%AE/b",
+            "/a%C0%AFb",
+            "/%E0%80%AE/b",
+            "/a%FF",
         ] {
             assert_eq!(
                 unambiguous_path(path),

@@ -256,6 +256,11 @@ async fn site(request: Request<Incoming>, signals: &Arc<Signals>) -> Response<Si
         }
         "/length" => text(&credentials.len().to_string()),
         "/raw" => text(&credentials),
+        "/no-content" => {
+            let mut answer = text(&credentials);
+            *answer.status_mut() = hyper::StatusCode::NO_CONTENT;
+            answer
+        }
         "/base64" => text(&format!(
             "x{}",
             BASE64_STANDARD.encode(format!("ab{credentials}"))
