@@ -71,6 +71,25 @@ impl Entrance {
     }
 }
 
+/// Lets the server open as many files and connections as the system allows at all: the limit that a shell hands down
+/// is for programs without clients, and many runs with a way out take more. Where it fails, the lower limit stays.
+#[cfg(unix)]
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+}
+
+#[cfg(not(unix))]
+fn raise_descriptor_limit() {}
+
 /// Serves on standard input and output, or over HTTP.
 pub(super) fn run(
     args: Args,
@@ -90,6 +109,7 @@ async fn serve(
     http: Option<LoopbackAddr>,
 ) -> anyhow::Result<()> {
     let entrance = Entrance::open(http, environment).await?;
+    raise_descriptor_limit();
     let app = App::start(&settings, environment)?;
     entrance.announce(environment);
     let stop = CancellationToken::new();

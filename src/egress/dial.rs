@@ -140,6 +140,13 @@ pub(super) async fn connect_each(
 ) -> Result<Metered<TcpStream>, DialError> {
     let deadline = Instant::now() + CONNECT_IN_ALL;
     let mut failure = UpstreamFailure::Unresolvable;
+    let socket = timeout_at(deadline, shared.ledger.places.socket())
+        .await
+        .map_err(|_| {
+            let denial = EgressDenial::TooManyConnections;
+            DialError::Denied(shared.ledger.denied(Refused::Endpoint(endpoint), denial))
+        })?
+        .map_err(DialError::Denied)?;
     for address in vetted(shared, endpoint).await? {
         before(address.ip()).map_err(DialError::Denied)?;
         let each = deadline.min(Instant::now() + CONNECT);
@@ -148,11 +155,9 @@ pub(super) async fn connect_each(
             Ok(Ok(stream)) if stream.peer_addr().ok() == Some(address) => {
                 // Small writes are what TLS and HTTP/2 are made of; without it the program waits, and nothing else.
                 let _ = stream.set_nodelay(true);
-                return Ok(Metered::new(
-                    stream,
-                    shared.ledger.clone(),
-                    endpoint.clone(),
-                ));
+                return Ok(
+                    Metered::new(stream, shared.ledger.clone(), endpoint.clone()).holding(socket),
+                );
             }
             Ok(_) => UpstreamFailure::Unreachable,
             Err(_) => UpstreamFailure::Timeout,
@@ -275,7 +280,7 @@ mod tests {
         let reasons = notes
             .all()
             .iter()
-            .map(|seen| seen.verdict.unwrap_err().reason())
+            .map(|seen| seen.verdict.err().map_or("allowed", EgressDenial::reason))
             .collect();
         (error, reasons)
     }
@@ -364,7 +369,7 @@ mod tests {
         let profile = resolving(&["127.0.0.1"], &["127.0.0.1/32"]);
         let (error, reasons) = failing(profile, &format!("lab.test:{port}")).await;
         assert_eq!(error, DialError::Failed(UpstreamFailure::Unreachable));
-        assert!(reasons.is_empty());
+        assert_eq!(reasons, ["allowed"], "the address that was dialled");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Socket};
 use crate::{policy::EgressDenial, types::Endpoint};
 
 /// Charges what passes, and fails once the budget is used up: [`denial_of`] tells that from other errors.
@@ -21,6 +21,7 @@ pub(super) struct Metered<T> {
     io: T,
     ledger: Arc<Ledger>,
     endpoint: Endpoint,
+    _socket: Option<Socket>,
 }
 
 impl<T> Metered<T> {
@@ -29,6 +30,15 @@ impl<T> Metered<T> {
             io,
             ledger,
             endpoint,
+            _socket: None,
+        }
+    }
+
+    /// The same, which holds its place among the run's connections.
+    pub(super) fn holding(self, socket: Socket) -> Self {
+        Self {
+            _socket: Some(socket),
+            ..self
         }
     }
 

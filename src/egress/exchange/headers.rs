@@ -23,6 +23,28 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 /// Headers for a proxy, and from one.
 const PROXY: &str = "proxy-";
 
+/// Headers by which a request asks some servers for another method or path than its own, with `-` for `_`.
+const OVERRIDES: [&str; 6] = [
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Drops what asks for another method or path than the one that was decided on, in every spelling.
+pub(super) fn drop_overrides(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| OVERRIDES.contains(&name.as_str().replace('_', "-").as_str()))
+        .cloned()
+        .collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
 /// Leaves of a request what is for the server itself. Who it is for is said anew, from what was decided.
 pub(super) fn for_upstream<B: Body>(headers: &mut HeaderMap, body: &B, searched: bool) {
     drop_hop_by_hop(headers);
@@ -121,6 +143,24 @@ mod tests {
             format!("{name}: {}", value.to_str().unwrap())
         };
         headers.iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_asks_for_another_method_or_path_is_dropped_in_every_spelling() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "X-HTTP-Method-Override",
+            "x_http_method_override",
+            "X-Original_URL",
+            "x-rewrite-url",
+            "accept",
+        ] {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.insert(name, HeaderValue::from_static("x"));
+        }
+        drop_overrides(&mut headers);
+        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["accept"]);
     }
 
     #[test]

@@ -47,7 +47,12 @@ pub(super) async fn answer(
     let endpoint = &destination.endpoint;
     match forward(relay, &destination, request).await {
         Ok(answer) => answer,
-        Err(DialError::Denied(denial)) => own(&Reply::denied(denial, Some(endpoint))),
+        Err(DialError::Denied(denial)) => {
+            if denial == EgressDenial::AddressDenied {
+                relay.ledger.take_back(endpoint);
+            }
+            own(&Reply::denied(denial, Some(endpoint)))
+        }
         Err(DialError::Failed(failure)) => {
             relay.ledger.failed(endpoint, failure.reason());
             own(&Reply::failed(failure, Some(endpoint)))
@@ -96,10 +101,18 @@ async fn forward(
     let redactor = relay.vault.redactor();
 
     relay.ledger.look_at(&line).map_err(DialError::Denied)?;
-    let turn = relay.ledger.turn().await.map_err(DialError::Denied)?;
+    let turn = relay
+        .ledger
+        .places
+        .turn()
+        .await
+        .map_err(DialError::Denied)?;
 
     // First what the program may not send, so that it cannot name an injected header as one of the connection's.
     headers::for_upstream(&mut head.headers, &body, redactor.is_some());
+    if policy::egress::is_restricted(&relay.profile, *scheme, endpoint) {
+        headers::drop_overrides(&mut head.headers);
+    }
     let secrets = relay
         .vault
         .prepare(endpoint, *scheme, &mut head.headers)

@@ -2,6 +2,8 @@
 //!
 //! Nothing is dialled or sent but with a decision from here.
 
+mod places;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -12,8 +14,9 @@ use std::{
     },
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+pub(super) use places::{Place, Places, Socket, Turn};
 
 use crate::{
     config::{Profile, Scheme},
@@ -24,10 +27,6 @@ use crate::{
 /// The most hosts in a report, allowed and denied each; the rest is counted in one line. Stops a program that tries
 /// ever new names from filling its own result.
 pub const MAX_REPORTED: usize = 64;
-/// The most requests of one run at a time, on all of its connections together; more wait for their turn. Each has a
-/// connection outside and buffers here. Stops streams of HTTP/2 whose answers nobody reads from taking this server's
-/// memory and descriptors.
-const MAX_REQUESTS_AT_ONCE: usize = 32;
 /// The most characters shown of a target that could not be parsed. Stops it from bringing a text into the record.
 const MAX_UNPARSED_CHARS: usize = 80;
 
@@ -179,8 +178,7 @@ pub(super) struct Ledger {
     witness: Arc<dyn Witness>,
     /// Fires at the end of the run: nothing is allowed any more, and nothing recorded.
     stop: CancellationToken,
-    places: Arc<Semaphore>,
-    turns: Arc<Semaphore>,
+    pub(super) places: Places,
     counts: Mutex<Counts>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -203,24 +201,14 @@ struct Counts {
     failed_omitted: u64,
 }
 
-/// The place of one connection; dropping it gives the place back.
-#[derive(Debug)]
-pub(super) struct Place(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
-
-/// The turn of one request; dropping it, which is for the end of the answer, lets the next one have it.
-#[derive(Debug)]
-pub(super) struct Turn(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
-
 impl Ledger {
     pub(super) fn new(
         profile: Arc<Profile>,
         witness: Arc<dyn Witness>,
         stop: CancellationToken,
     ) -> Self {
-        let places = usize::try_from(profile.budget.connections).unwrap_or(usize::MAX);
         Self {
-            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
-            turns: Arc::new(Semaphore::new(MAX_REQUESTS_AT_ONCE)),
+            places: Places::new(profile.budget.connections),
             profile,
             witness,
             stop,
@@ -237,19 +225,9 @@ impl Ledger {
     /// # Errors
     /// The denial, recorded.
     pub(super) fn place(&self) -> Result<Place, EgressDenial> {
-        Arc::clone(&self.places)
-            .try_acquire_owned()
-            .map(Place)
-            .map_err(|_| self.denied(Refused::Unparsed(b""), EgressDenial::TooManyConnections))
-    }
-
-    /// Waits until fewer than [`MAX_REQUESTS_AT_ONCE`] requests are on their way.
-    ///
-    /// # Errors
-    /// [`EgressDenial::Closed`].
-    pub(super) async fn turn(&self) -> Result<Turn, EgressDenial> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        turn.map(Turn).map_err(|_| EgressDenial::Closed)
+        self.places
+            .connection()
+            .ok_or_else(|| self.denied(Refused::Unparsed(b""), EgressDenial::TooManyConnections))
     }
 
     /// Decides a connection. Only a denial is recorded and counted: what goes through an allowed one is, each by itself
@@ -385,6 +363,18 @@ impl Ledger {
         // What the end of the run cut is nobody's failure.
         if !self.stop.is_cancelled() {
             self.counts().fail(endpoint, reason);
+        }
+    }
+
+    /// Takes back the count of a request that was allowed and then had no address to go to: it is counted as denied.
+    pub(super) fn take_back(&self, endpoint: &Endpoint) {
+        let key = (endpoint.host.to_string(), endpoint.port);
+        let mut counts = self.counts();
+        if let Some(count) = counts.allowed.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.allowed.remove(&key);
+            }
         }
     }
 

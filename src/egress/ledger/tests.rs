@@ -227,10 +227,10 @@ fn a_target_that_is_none_is_shown_escaped_and_cut() {
 async fn requests_beyond_those_at_a_time_wait_for_one_to_end() {
     let (ledger, _) = ledger(|_| {});
     let mut turns = Vec::new();
-    for _ in 0..MAX_REQUESTS_AT_ONCE {
-        turns.push(ledger.turn().await.unwrap());
+    for _ in 0..places::MAX_REQUESTS_AT_ONCE {
+        turns.push(ledger.places.turn().await.unwrap());
     }
-    let mut next = Box::pin(ledger.turn());
+    let mut next = Box::pin(ledger.places.turn());
     assert!(futures_util::poll!(&mut next).is_pending());
     turns.pop();
     assert!(futures_util::poll!(&mut next).is_ready());

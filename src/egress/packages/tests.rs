@@ -179,7 +179,11 @@ impl Kit {
             let target = decided.target.as_deref().unwrap_or(&decided.host);
             format!("{target} {verdict}")
         };
-        self.notes.all().iter().map(one).collect()
+        let all = self.notes.all();
+        let asked = all
+            .iter()
+            .filter(|decided| decided.target.is_some() || decided.verdict.is_err());
+        asked.map(one).collect()
     }
 }
 

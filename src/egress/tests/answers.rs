@@ -15,6 +15,7 @@ async fn a_get_over_http1_is_answered_and_recorded() {
     assert_eq!((head.status, body.as_str()), (StatusCode::OK, "hello"));
     assert_eq!(head.headers["content-length"], "5");
     assert_eq!(lab.record(), ["GET /hello?a=b allowed"]);
+    assert_eq!(lab.dialled(), ["files.lab.test 127.0.0.1"]);
 }
 
 #[tokio::test]

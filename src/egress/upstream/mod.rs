@@ -27,8 +27,8 @@ use crate::{config::Scheme, types::Endpoint};
 /// How long a server may take to begin its answer, from the last piece of the request on. Stops a server that never
 /// answers from holding a connection of the run for ever.
 const RESPONSE_PATIENCE: Duration = Duration::from_mins(1);
-/// How long a connection is kept without a request.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a connection is kept without a request: less than a request waits for a place among the connections.
+const IDLE: Duration = Duration::from_secs(10);
 /// The most connections that are kept without a request, for each host.
 const MAX_IDLE_PER_HOST: usize = 8;
 /// The most bytes that the head of an answer may have. Stops a server from filling the memory before its answer can

@@ -100,6 +100,16 @@ pub fn request(
     }
 }
 
+/// Whether the requests to a server are allowed by method or path: then nothing in them may say another one.
+#[must_use]
+pub fn is_restricted(profile: &Profile, scheme: Scheme, endpoint: &Endpoint) -> bool {
+    profile
+        .rules
+        .iter()
+        .filter(|rule| !rule.tunnel && rule.scheme == scheme && exactness(rule, endpoint).is_some())
+        .any(|rule| rule.methods.is_some() || rule.paths.is_some())
+}
+
 /// How exactly a rule names a server, if it does; more is more exact.
 fn exactness(rule: &Rule, endpoint: &Endpoint) -> Option<usize> {
     if rule.port != endpoint.port {

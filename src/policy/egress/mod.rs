@@ -12,7 +12,7 @@ mod target;
 mod variables;
 
 pub use address::address;
-pub use decide::{Route, connection, request};
+pub use decide::{Route, connection, is_restricted, request};
 pub use denial::EgressDenial;
 pub use target::canonical_target;
 pub(in crate::policy) use variables::names as variable_names;

@@ -143,6 +143,12 @@ inside("api.lab.test", b"GET /repos/%2e%2e/evil HTTP/1.1\r\nHost: api.lab.test:{
     lab("a path with an encoded separator", Denied("path_ambiguous"), r#"
 inside("api.lab.test", b"GET /repos/..%2fevil HTTP/1.1\r\nHost: api.lab.test:{TLS}\r\nConnection: close\r\n\r\n".replace(b"{TLS}", str(TLS).encode()))"#),
 
+    lab("another method and path by headers", Allowed("HTTP/1.1 200"), r#"
+s = secure("api.lab.test")
+s.sendall(b"GET /echo HTTP/1.1\r\nHost: api.lab.test:%d\r\nX-HTTP-Method-Override: EVIL\r\nX_Original_URL: /evil\r\nConnection: close\r\n\r\n" % TLS)
+got = everything(s).decode("latin-1"); assert "evil" not in got.lower(), got
+print(got)"#),
+
     // 5. Smuggling.
     lab("both lengths", Denied("ambiguous_length"), r#"
 inside("files.lab.test", b"POST /evil HTTP/1.1\r\nHost: files.lab.test:%d\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % TLS)"#),

@@ -57,6 +57,9 @@ async fn try_case(world: &World, session: &str, case: &Case) -> Result<(), Strin
             if denied != [reason] {
                 return Err(format!("not denied as {reason}: {}", evidence()));
             }
+            if reason == "address_denied" && ran.allowed() > 0 {
+                return Err(format!("counted as allowed too: {:?}", ran.0.egress));
+            }
             if !recorded.iter().eq([reason]) {
                 return Err(format!("recorded as {recorded:?}: {}", evidence()));
             }

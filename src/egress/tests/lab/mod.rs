@@ -203,9 +203,24 @@ impl Lab {
             .lock()
             .unwrap()
             .iter()
+            .filter(|decided| !is_dial(decided))
             .map(line)
             .collect()
     }
+
+    /// The addresses that were recorded before they were dialled.
+    pub(in crate::egress) fn dialled(&self) -> Vec<String> {
+        let seen = self.recorder.seen.lock().unwrap();
+        let dials = seen.iter().filter(|decided| is_dial(decided));
+        dials
+            .map(|decided| format!("{} {}", decided.host, decided.address.unwrap()))
+            .collect()
+    }
+}
+
+/// Whether it is about the address of a server alone.
+fn is_dial(decided: &Decided) -> bool {
+    decided.method.is_none() && decided.address.is_some()
 }
 
 /// A profile that allows the server and nothing else.
