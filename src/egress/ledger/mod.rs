@@ -189,6 +189,8 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Counts {
+    /// Connections that were allowed.
+    connections: u64,
     /// Decisions so far: what is held to the budget of requests.
     decisions: u64,
     /// Whether the record says already that they are used up.
@@ -241,7 +243,16 @@ impl Ledger {
         if self.stop.is_cancelled() {
             return Err(EgressDenial::Closed);
         }
-        if self.used_up(&self.counts()) {
+        let used_up = {
+            let mut counts = self.counts();
+            counts.connections += 1;
+            // As many connections as requests: whoever opens more says nothing on most of them.
+            if counts.connections > self.profile.budget.requests {
+                counts.decisions = counts.decisions.max(self.profile.budget.requests);
+            }
+            self.used_up(&counts)
+        };
+        if used_up {
             return Err(refused(EgressDenial::TooManyRequests));
         }
         Ok(route)

@@ -148,6 +148,19 @@ fn connections_at_a_time_are_bounded_and_places_come_back() {
 }
 
 #[test]
+fn connections_on_which_nothing_is_said_use_up_the_budget_too() {
+    let (ledger, notes) = ledger(|profile| profile.budget.requests = 3);
+    let at = endpoint("x.org:443");
+    for _ in 0..3 {
+        assert_eq!(ledger.connection(&at), Ok(Route::Intercept));
+    }
+    for _ in 0..3 {
+        assert_eq!(ledger.connection(&at), Err(EgressDenial::TooManyRequests));
+    }
+    assert_eq!(notes.all().len(), 1, "recorded once");
+}
+
+#[test]
 fn bytes_are_bounded_each_way_and_their_end_is_recorded_once() {
     let (ledger, notes) = ledger(|profile| {
         profile.budget.sent_bytes = 10;

@@ -98,6 +98,20 @@ print(subprocess.run(["curl", "-sS", "--http2", "-o", "/dev/null", "-w", "status
     lab("a name that leads to metadata", Denied("address_denied"), r#"fetch(f"https://meta.lab.test:{TLS}/evil")"#),
     lab("a name that leads to private addresses", Denied("address_denied"), r#"fetch(f"https://inside.lab.test:{TLS}/evil")"#),
 
+    lab("curl to another host", Denied("host_not_allowed"), r#"curl(f"https://other.lab.test:{TLS}/evil")"#),
+    lab("curl by address and another name", Denied("host_not_allowed"), r#"curl("--connect-to", "::127.0.0.1:", f"https://files.lab.test:{TLS}/evil")"#),
+    lab("curl in the clear to a host of https", Denied("scheme_not_allowed"), r#"curl(f"http://files.lab.test:{TLS}/evil")"#),
+    lab("curl by SOCKS to another host", Denied("host_not_allowed"), r#"
+curl("--proxy", f"socks5h://{PROXY[0]}:{PROXY[1]}", f"https://other.lab.test:{TLS}/evil")"#),
+    lab("curl by SOCKS to an address that it resolved itself", Denied("host_not_allowed"), r#"
+curl("--proxy", f"socks5://{PROXY[0]}:{PROXY[1]}", "--resolve", f"files.lab.test:{TLS}:127.0.0.1", f"https://files.lab.test:{TLS}/evil")"#),
+    lab("curl past the certificate, to another name", Denied("host_mismatch"), r#"
+curl("-k", "-H", "Host: other.lab.test", "--http1.1", f"https://files.lab.test:{TLS}/evil")"#),
+    lab("curl with TRACE", Denied("forbidden_method"), r#"curl("-X", "TRACE", "--http1.1", f"https://files.lab.test:{TLS}/evil")"#),
+    lab("curl with both lengths", Denied("ambiguous_length"), r#"
+curl("--http1.1", "-H", "Transfer-Encoding: chunked", "-H", "Content-Length: 4", "-d", "abcd", f"https://files.lab.test:{TLS}/evil")"#),
+    lab("curl with a change of protocol", Denied("upgrade"), r#"curl("--http2", "--proxytunnel", f"http://plain.lab.test:{PLAIN}/evil")"#),
+
     // 4. The first message of TLS.
     lab("no TLS at all", Denied("not_tls"), r#"
 s = connect(f"files.lab.test:{TLS}"); s.sendall(b"SSH-2.0-probe\r\n"); print(everything(s))"#),

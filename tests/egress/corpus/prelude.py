@@ -115,6 +115,11 @@ def fetch(url, **kwargs):
         print("failed:", error)
 
 
+def curl(*arguments):
+    """curl as it is; prints all that it says."""
+    print(subprocess.run(["curl", "-sSv", "--max-time", "20", *arguments], capture_output=True, text=True))
+
+
 def socks(command, address, port, greeting=b"\x05\x01\x00"):
     """A SOCKS 5 request; prints the reply's code; the socket."""
     s = dial()
