@@ -128,13 +128,20 @@ async fn forward(
         .request(&line, secrets)
         .map_err(DialError::Denied)?;
 
-    let mut request = Request::new(RequestBody::new(body));
+    let body = RequestBody::new(body);
+    let malformed = body.malformed();
+    let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = head.headers;
     let sent = relay.upstream().send(request).await;
     let (mut answer, body) = sent
-        .map_err(|error| overdrawn(relay, endpoint).unwrap_or(error))?
+        .map_err(|error| {
+            if malformed.is_seen() {
+                return denied(EgressDenial::AmbiguousLength);
+            }
+            overdrawn(relay, endpoint).unwrap_or(error)
+        })?
         .into_parts();
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(DialError::Failed(UpstreamFailure::Protocol));

@@ -281,3 +281,24 @@ async fn what_is_no_target_is_refused_and_recorded_like_everything_else() {
     }
     assert_eq!(tls.server.connections() + plain.server.connections(), 0);
 }
+
+#[tokio::test]
+async fn chunks_that_are_none_are_the_programs_doing() {
+    let lab = Lab::with(Identity::Plain, |_| {}).await;
+    let authority = lab.authority();
+    for chunks in [
+        "zz\r\nx\r\n0\r\n\r\n",
+        "-1\r\nx\r\n0\r\n\r\n",
+        "1\nx\n0\n\n",
+    ] {
+        let answer = lab
+            .raw_plain(&format!(
+                "POST http://{authority}/hello HTTP/1.1\r\nHost: {authority}\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+            ))
+            .await;
+        assert!(
+            answer.starts_with("HTTP/1.1 403 belljar ambiguous_length\r\n"),
+            "{chunks:?}: {answer}"
+        );
+    }
+}

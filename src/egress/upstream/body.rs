@@ -1,8 +1,13 @@
 //! The body of a request on its way out: its bytes as they come, and nothing but bytes.
 
 use std::{
+    error::Error as _,
+    io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -17,6 +22,34 @@ pub(in crate::egress) struct RequestBody {
     /// None: the request has no body.
     inner: Option<Incoming>,
     progress: Arc<Progress>,
+    malformed: Malformed,
+}
+
+/// Whether a body turned out to be no right one, such as chunks that are none. Not known before it was read, and it is
+/// the program's doing, whatever the server makes of a request that ends in the middle.
+#[derive(Clone, Debug, Default)]
+pub(in crate::egress) struct Malformed(Arc<AtomicBool>);
+
+impl Malformed {
+    pub(in crate::egress) fn is_seen(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A body that merely ends too early is not malformed: the program is gone.
+    fn look_at(&self, error: &hyper::Error) {
+        let cause = error
+            .source()
+            .and_then(|cause| cause.downcast_ref::<io::Error>());
+        let malformed = cause.is_some_and(|cause| {
+            matches!(
+                cause.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
+            )
+        });
+        if malformed {
+            self.0.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// When a piece of a body last went out.
@@ -37,7 +70,13 @@ impl RequestBody {
         Self {
             inner,
             progress: Arc::new(Progress(Mutex::new(Instant::now()))),
+            malformed: Malformed::default(),
         }
+    }
+
+    /// What will tell whether it was a right one.
+    pub(in crate::egress) fn malformed(&self) -> Malformed {
+        self.malformed.clone()
     }
 
     pub(super) fn progress(&self) -> Arc<Progress> {
@@ -85,7 +124,10 @@ impl Body for RequestBody {
             match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                 Ok(Err(_trailers)) => {}
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Err(error) => {
+                    self.malformed.look_at(&error);
+                    return Poll::Ready(Some(Err(error)));
+                }
             }
         }
     }
