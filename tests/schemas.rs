@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use belljar::{config::StructuredContent, tools::catalogue};
+use belljar::{
+    config::StructuredContent,
+    tools::{Reach, catalogue},
+};
 use serde_json::{Value, json};
 
 fn folder() -> PathBuf {
@@ -27,7 +30,7 @@ fn file_names() -> BTreeSet<String> {
 fn the_committed_schemas_are_the_generated_ones() {
     let update = std::env::var_os("UPDATE_SCHEMAS").is_some();
     let mut expected = BTreeSet::new();
-    for tool in catalogue(StructuredContent::On) {
+    for tool in catalogue(StructuredContent::On, Reach::Sandbox) {
         let name = format!("{}.json", tool.name);
         let path = folder().join(&name);
         let mut text = serde_json::to_string_pretty(&tool).unwrap();
@@ -48,7 +51,7 @@ fn the_committed_schemas_are_the_generated_ones() {
 
 #[test]
 fn every_tool_says_what_it_takes_gives_and_does() {
-    for tool in catalogue(StructuredContent::On) {
+    for tool in catalogue(StructuredContent::On, Reach::Sandbox) {
         let tool = serde_json::to_value(&tool).unwrap();
         let name = &tool["name"];
         for text in ["title", "description"] {
@@ -84,7 +87,7 @@ fn every_tool_says_what_it_takes_gives_and_does() {
 
 #[test]
 fn what_holds_something_from_inside_says_so_first() {
-    for tool in catalogue(StructuredContent::On) {
+    for tool in catalogue(StructuredContent::On, Reach::Sandbox) {
         let schema = serde_json::to_value(&tool.output_schema).unwrap();
         let fields: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
         match &*tool.name {
@@ -98,7 +101,7 @@ fn what_holds_something_from_inside_says_so_first() {
 
 #[test]
 fn without_structured_content_there_are_no_output_schemas() {
-    for tool in catalogue(StructuredContent::Off) {
+    for tool in catalogue(StructuredContent::Off, Reach::Sandbox) {
         assert_eq!(tool.output_schema, None);
     }
 }
@@ -149,7 +152,7 @@ fn the_input_schemas_take_what_is_documented_and_nothing_else() {
         ("close_session", json!({}), false),
         ("list_files", json!({"session": "a", "path": "b"}), true),
     ] {
-        let tool = catalogue(StructuredContent::On)
+        let tool = catalogue(StructuredContent::On, Reach::Sandbox)
             .into_iter()
             .find(|tool| tool.name == name)
             .unwrap();
@@ -160,4 +163,17 @@ fn the_input_schemas_take_what_is_documented_and_nothing_else() {
             "{name} {arguments}"
         );
     }
+}
+
+#[test]
+fn that_programs_reach_beyond_their_sandbox_is_said_where_it_is_so() {
+    let open = |reach| -> Vec<String> {
+        catalogue(StructuredContent::On, reach)
+            .into_iter()
+            .filter(|tool| tool.annotations.as_ref().unwrap().open_world_hint != Some(false))
+            .map(|tool| tool.name.into_owned())
+            .collect()
+    };
+    assert!(open(Reach::Sandbox).is_empty());
+    assert_eq!(open(Reach::Beyond), ["run_code", "open_session"]);
 }

@@ -17,4 +17,4 @@ mod upload_file;
 
 pub(crate) use run_code::account;
 pub use server::Server;
-pub use tool::catalogue;
+pub use tool::{Reach, catalogue};

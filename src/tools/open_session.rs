@@ -68,7 +68,7 @@ the run that started them. One run at a time; network and limits are fixed here.
         read_only: false,
         destructive: false,
         idempotent: false,
-        open_world: false,
+        open_world: true,
     };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {

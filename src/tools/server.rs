@@ -17,7 +17,7 @@ use rmcp::{
 use super::{
     reply,
     resources::{self, ResourceError},
-    tool::{self, Context, Name},
+    tool::{self, Context, Name, Reach},
 };
 use crate::{
     broker::Broker,
@@ -52,11 +52,18 @@ impl Server {
     /// A server that acts for `caller` through `broker`.
     #[must_use]
     pub fn new(broker: Arc<Broker>, caller: Caller, structured: StructuredContent) -> Self {
+        let closed =
+            broker.networks(&caller).is_empty() && broker.package_kinds(&caller).is_empty();
+        let reach = if closed {
+            Reach::Sandbox
+        } else {
+            Reach::Beyond
+        };
         Self {
             broker,
             caller,
             structured,
-            tools: tool::catalogue(structured).into(),
+            tools: tool::catalogue(structured, reach).into(),
         }
     }
 

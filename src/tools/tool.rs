@@ -73,8 +73,17 @@ pub(super) struct Hints {
     pub(super) destructive: bool,
     /// A second call with the same arguments changes nothing more.
     pub(super) idempotent: bool,
-    /// Reaches things beyond the sandbox.
+    /// Reaches things beyond the sandbox, where the operator has opened a way to them.
     pub(super) open_world: bool,
+}
+
+/// How far the programs of a caller can reach: clients are told of the tools accordingly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing beyond their sandbox.
+    Sandbox,
+    /// What a profile or a registry of packages opens.
+    Beyond,
 }
 
 /// The tools there are.
@@ -116,14 +125,14 @@ impl Name {
         }
     }
 
-    fn describe(self, structured: StructuredContent) -> rmcp::model::Tool {
+    fn describe(self, structured: StructuredContent, reach: Reach) -> rmcp::model::Tool {
         match self {
-            Self::RunCode => describe::<RunCode>(self, structured),
-            Self::UploadFile => describe::<UploadFile>(self, structured),
-            Self::FetchArtifact => describe::<FetchArtifact>(self, structured),
-            Self::OpenSession => describe::<OpenSession>(self, structured),
-            Self::CloseSession => describe::<CloseSession>(self, structured),
-            Self::ListFiles => describe::<ListFiles>(self, structured),
+            Self::RunCode => describe::<RunCode>(self, structured, reach),
+            Self::UploadFile => describe::<UploadFile>(self, structured, reach),
+            Self::FetchArtifact => describe::<FetchArtifact>(self, structured, reach),
+            Self::OpenSession => describe::<OpenSession>(self, structured, reach),
+            Self::CloseSession => describe::<CloseSession>(self, structured, reach),
+            Self::ListFiles => describe::<ListFiles>(self, structured, reach),
         }
     }
 
@@ -158,19 +167,19 @@ impl Name {
 
 /// All tools with their schemas, in a fixed order.
 #[must_use]
-pub fn catalogue(structured: StructuredContent) -> Vec<rmcp::model::Tool> {
+pub fn catalogue(structured: StructuredContent, reach: Reach) -> Vec<rmcp::model::Tool> {
     Name::ALL
         .into_iter()
-        .map(|name| name.describe(structured))
+        .map(|name| name.describe(structured, reach))
         .collect()
 }
 
-fn describe<T: Tool>(name: Name, structured: StructuredContent) -> rmcp::model::Tool {
+fn describe<T: Tool>(name: Name, structured: StructuredContent, reach: Reach) -> rmcp::model::Tool {
     let annotations = ToolAnnotations::with_title(T::TITLE)
         .read_only(T::HINTS.read_only)
         .destructive(T::HINTS.destructive)
         .idempotent(T::HINTS.idempotent)
-        .open_world(T::HINTS.open_world);
+        .open_world(T::HINTS.open_world && reach == Reach::Beyond);
     let tool = rmcp::model::Tool::new(name.as_str(), T::DESCRIPTION, schema::of::<T::Arguments>())
         .with_title(T::TITLE)
         .with_annotations(annotations);

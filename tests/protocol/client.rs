@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use belljar::{config::StructuredContent, tools::catalogue};
+use belljar::{
+    config::StructuredContent,
+    tools::{Reach, catalogue},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, WriteHalf},
@@ -21,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What every structured result is held against.
 static OUTPUT_SCHEMAS: LazyLock<BTreeMap<String, jsonschema::Validator>> = LazyLock::new(|| {
-    catalogue(StructuredContent::On)
+    catalogue(StructuredContent::On, Reach::Sandbox)
         .into_iter()
         .map(|tool| {
             let schema = serde_json::to_value(&tool.output_schema).unwrap();
