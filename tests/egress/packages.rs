@@ -13,7 +13,7 @@ use belljar::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PRELUDE, Ran, World};
+use crate::support::{PRELUDE, Ran, World, addresses};
 
 /// What pip is to install: pure Python, and in no image.
 const IMPORTS: &str =
@@ -30,21 +30,6 @@ async fn registry(kind: PackageKind) -> String {
     let packages = Packages::new(&settings.packages, folder.path().join("packages"));
     let registry = packages.registry(kind).await.unwrap().unwrap();
     registry.url().endpoint.host.to_string()
-}
-
-/// Opens the addresses that these hosts have for this machine: they may be reserved ones.
-async fn addresses(hosts: &BTreeSet<String>) -> String {
-    let mut ranges = BTreeSet::new();
-    for host in hosts {
-        let found = tokio::net::lookup_host((host.as_str(), 443))
-            .await
-            .unwrap_or_else(|error| panic!("{host} is not to be found from here: {error}"));
-        ranges.extend(found.map(|address| {
-            let bits = if address.is_ipv4() { 32 } else { 128 };
-            format!("\"{}/{bits}\"", address.ip())
-        }));
-    }
-    ranges.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// A world with a registry of this kind, its own host open wherever it is, and those that turn out to be needed beside

@@ -1,6 +1,11 @@
 //! A broker with an egress profile that leads to a server on loopback, and what its log says.
 
-use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::Arc,
+};
 
 use belljar::{
     artifact::{AllowedDirs, Options, Store},
@@ -244,4 +249,20 @@ impl Ran {
     pub(crate) fn allowed(&self) -> u64 {
         self.0.egress.allowed.iter().map(|one| one.count).sum()
     }
+}
+
+/// The addresses that these hosts have for this machine, as ranges of one: they may be reserved ones, which are only
+/// reached where they are opened.
+pub(crate) async fn addresses(hosts: &BTreeSet<String>) -> String {
+    let mut ranges = BTreeSet::new();
+    for host in hosts {
+        let found = tokio::net::lookup_host((host.as_str(), 443))
+            .await
+            .unwrap_or_else(|error| panic!("{host} is not to be found from here: {error}"));
+        ranges.extend(found.map(|address| {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            format!("\"{}/{bits}\"", address.ip())
+        }));
+    }
+    ranges.into_iter().collect::<Vec<_>>().join(", ")
 }

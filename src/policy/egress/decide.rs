@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     config::{HostPattern, PathPattern, Profile, Rule, Scheme},
-    types::{Endpoint, Host, MAX_METHOD_BYTES, MAX_TARGET_BYTES},
+    types::{Endpoint, MAX_METHOD_BYTES, MAX_TARGET_BYTES},
 };
 
 /// What becomes of a connection that is allowed.
@@ -112,19 +112,11 @@ pub fn is_restricted(profile: &Profile, scheme: Scheme, endpoint: &Endpoint) -> 
 
 /// How exactly a rule names a server, if it does; more is more exact.
 fn exactness(rule: &Rule, endpoint: &Endpoint) -> Option<usize> {
-    if rule.port != endpoint.port {
-        return None;
-    }
-    match (&rule.hosts, &endpoint.host) {
-        (HostPattern::Exactly(named), host) => (named == host).then_some(usize::MAX),
-        (HostPattern::Below(parent), Host::Name(name)) => name
-            .as_str()
-            .strip_suffix(parent.as_str())
-            .is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
-            .then(|| parent.as_str().len()),
-        // An address is below no name.
-        (HostPattern::Below(_), Host::Ip(_)) => None,
-    }
+    let named = rule.port == endpoint.port && rule.hosts.covers(&endpoint.host);
+    named.then(|| match &rule.hosts {
+        HostPattern::Exactly(_) => usize::MAX,
+        HostPattern::Below(parent) => parent.as_str().len(),
+    })
 }
 
 fn route(rule: &Rule) -> Route {
