@@ -28,6 +28,7 @@ use crate::files::Files;
 use crate::init::Stdio;
 use crate::pump::Writer;
 use crate::run::{Reader, Runner};
+use crate::stub::Parent;
 use crate::walk::{Filter, Walk};
 
 /// How long to wait for the server's hello. A container that was started but never attached to gets
@@ -49,8 +50,8 @@ struct Guest {
     stop: CancellationToken,
 }
 
-/// Serves the server until the connection ends.
-pub(crate) async fn serve(stdio: Stdio, workspace: Root) -> io::Result<()> {
+/// Serves the server until the connection ends. Programs are children of `parent`.
+pub(crate) async fn serve(stdio: Stdio, workspace: Root, parent: Parent) -> io::Result<()> {
     let read = pipe::Receiver::from_owned_fd(stdio.read)?;
     let write = pipe::Sender::from_owned_fd(stdio.write)?;
     let io = tokio::io::join(BufReader::with_capacity(READ_BUFFER, read), write);
@@ -60,7 +61,7 @@ pub(crate) async fn serve(stdio: Stdio, workspace: Root) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("the gate of a new connection is open"))?;
     let guest = Rc::new(Guest {
         files: Files::new(workspace),
-        runner: Runner::default(),
+        runner: Runner::new(parent),
         egress: Egress::new(opener),
         greeted: CancellationToken::new(),
         stop: CancellationToken::new(),

@@ -11,10 +11,15 @@
 //! wait for it, [`files`] writes and reads, [`walk`] lists, and [`egress`] carries the programs'
 //! connections to the server. When the connection ends, PID 1 exits, and the kernel kills whatever is
 //! left in its pid namespace.
+//!
+//! Under gVisor, where PID 1 can be killed and read by whatever runs beside it, the server starts the guest with
+//! [`belljar_wire::STUB_ARGUMENT`], and each program gets a [`stub`] of its own.
 
 mod beneath;
+mod confine;
 mod egress;
 mod files;
+mod filter;
 mod home;
 mod init;
 mod link;
@@ -24,11 +29,14 @@ mod pump;
 mod reap;
 mod run;
 mod spawn;
+mod stub;
 mod trust;
 mod walk;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+
+use crate::stub::Parent;
 
 /// Where the program works.
 const WORKSPACE: &str = "/workspace";
@@ -44,28 +52,38 @@ enum Failure {
     Workspace = 102,
     /// The runtime cannot be built.
     Runtime = 103,
+    /// An argument that is none of ours.
+    Arguments = 104,
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == "--version")
-    {
-        let version = concat!("belljar-guest ", env!("CARGO_PKG_VERSION"), "\n");
-        let written = std::io::stdout().write_all(version.as_bytes());
-        return if written.is_ok() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        };
-    }
-    match start() {
+    let mut arguments = std::env::args_os().skip(1);
+    let argument = arguments.next();
+    let parent = match argument.as_ref().map(|argument| argument.to_str()) {
+        None => Some(Parent::Guest),
+        Some(Some(belljar_wire::STUB_ARGUMENT)) => Some(Parent::Stub),
+        Some(Some("--version")) => return version(),
+        Some(_) => None,
+    };
+    let started = match parent {
+        Some(parent) if arguments.next().is_none() => start(parent),
+        Some(_) | None => Err(Failure::Arguments),
+    };
+    match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure as u8),
     }
 }
 
-fn start() -> Result<(), Failure> {
+fn version() -> ExitCode {
+    let version = concat!("belljar-guest ", env!("CARGO_PKG_VERSION"), "\n");
+    match std::io::stdout().write_all(version.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn start(parent: Parent) -> Result<(), Failure> {
     if std::process::id() != 1 {
         return Err(Failure::NotInit);
     }
@@ -79,6 +97,6 @@ fn start() -> Result<(), Failure> {
         .map_err(|_| Failure::Runtime)?;
     let local = tokio::task::LocalSet::new();
     local
-        .block_on(&runtime, link::serve(tether, workspace))
+        .block_on(&runtime, link::serve(tether, workspace, parent))
         .map_err(|_| Failure::Stdio)
 }

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reap::{Reaper, cpu_of};
 use crate::spawn::{Inherited, Plan, Spawned, spawn};
+use crate::stub::Parent;
 
 /// How long a waiting interpreter has to take in what it is told. It does nothing but read; stops one that does not
 /// from holding up its run, which then starts an interpreter of its own.
@@ -44,6 +45,7 @@ const MAX_CHATTER: usize = 4 * 1024 * 1024;
 /// The interpreter that waits, if one does.
 #[derive(Debug, Default)]
 pub(crate) struct Prefork {
+    parent: Parent,
     slot: RefCell<Slot>,
     /// Whether processes may be there that no run has started.
     dirty: Cell<bool>,
@@ -75,6 +77,14 @@ pub(crate) struct Taken {
 }
 
 impl Prefork {
+    /// Of an interpreter that is a child of `parent`.
+    pub(crate) fn new(parent: Parent) -> Self {
+        Self {
+            parent,
+            ..Self::default()
+        }
+    }
+
     /// Starts a process and returns whether it waits. `dropped` resolves once nobody wants it any more.
     pub(crate) async fn warm(&self, spec: &WarmSpec, dropped: impl Future<Output = ()>) -> bool {
         if !matches!(&*self.slot.borrow(), Slot::Empty) {
@@ -124,7 +134,7 @@ impl Prefork {
             nproc: spec.nproc,
             inherited: Inherited::Two(theirs.as_fd(), read.as_fd()),
         };
-        let spawned = spawn(&plan).ok()?;
+        let spawned = spawn(&plan, self.parent).ok()?;
         let pid = spawned.pid;
         let waiting = Waiting {
             spawned,
@@ -169,10 +179,13 @@ async fn hand_over(
     let message = message(spec, handover).map_err(|_| io::ErrorKind::InvalidInput)?;
     discard(&spawned.stdout)?;
     discard(&spawned.stderr)?;
-    let cpu_before_us = cpu_of(spawned.pid);
+    let cpu_before_us = match &spawned.stub {
+        None => cpu_of(spawned.pid),
+        Some(stub) => stub.cpu().await,
+    };
     // Still there, if only to be reaped: then its end will be seen. Nothing is reaped between this and `begin`.
     kill(Pid::from_raw(spawned.pid), None)?;
-    reaper.begin(spawned.pid);
+    reaper.begin(spawned.pid, spawned.stub.clone());
     let telling = async {
         channel.write_all(&message).await?;
         channel.shutdown().await

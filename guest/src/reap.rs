@@ -4,28 +4,40 @@
 //! "everything of this run".
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use belljar_wire::message::ExitStatus;
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::stub::{Parent, Stub};
 
 /// Pause between two rounds of killing. A process that is being created while a round goes over the
 /// process table is found by the next one.
 const KILL_PAUSE: Duration = Duration::from_millis(1);
 
+/// How long a stub may take to end everything by itself, so that what was used is counted. Then it is killed, which
+/// ends everything too: a fraction of what the server grants a run beyond its deadline.
+const STUB_PATIENCE: Duration = Duration::from_millis(300);
+
 /// What has been reaped since a run began.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
+    parent: Parent,
     tally: RefCell<Tally>,
     changed: Notify,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tally {
+    /// The program, or its stub.
     main: Option<i32>,
+    stub: Option<Rc<Stub>>,
     status: Option<ExitStatus>,
     cpu_us: u64,
     peak_rss_bytes: u64,
@@ -48,10 +60,19 @@ enum Children {
 }
 
 impl Reaper {
-    /// Begins a run whose main process has just been started. Nothing may be reaped in between.
-    pub(crate) fn begin(&self, main: i32) {
+    /// Of processes that are children of `parent`.
+    pub(crate) fn new(parent: Parent) -> Self {
+        Self {
+            parent,
+            ..Self::default()
+        }
+    }
+
+    /// Begins a run whose main process, or the stub before it, has just been started. Nothing may be reaped in between.
+    pub(crate) fn begin(&self, main: i32, stub: Option<Rc<Stub>>) {
         *self.tally.borrow_mut() = Tally {
             main: Some(main),
+            stub,
             ..Tally::default()
         };
     }
@@ -91,21 +112,48 @@ impl Reaper {
 
     /// Kills every other process of the namespace and returns when none is left.
     pub(crate) async fn kill_all(&self) {
+        self.end_stub().await;
         loop {
-            // -1: every process but this one. The guest runs only as PID 1, so this namespace and
-            // no other is meant.
-            let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-            if self.reap() == Children::None {
+            // -1: every process but this one. The guest runs only as PID 1, so this namespace, those below it and no
+            // other are meant.
+            let killed = kill(Pid::from_raw(-1), Signal::SIGKILL);
+            let children = self.reap();
+            let gone = match self.parent {
+                Parent::Guest => true,
+                // What was behind a stub that has died is not a child of the guest's, and may be dying still.
+                Parent::Stub => killed == Err(Errno::ESRCH),
+            };
+            if children == Children::None && gone {
                 return;
             }
             tokio::time::sleep(KILL_PAUSE).await;
         }
     }
 
+    /// Has the run's stub, if it lives, end everything behind it.
+    async fn end_stub(&self) {
+        let stub = {
+            let tally = self.tally.borrow();
+            tally.stub.clone().filter(|_| tally.main.is_some())
+        };
+        if let Some(stub) = stub {
+            stub.end();
+            let _ = timeout(STUB_PATIENCE, self.main_ended()).await;
+        }
+    }
+
     fn reap(&self) -> Children {
+        let changes = match self.parent {
+            Parent::Guest => Changes::Ends,
+            Parent::Stub => Changes::EndsAndStops,
+        };
         loop {
-            match wait4() {
+            match wait4(changes) {
                 Wait::Ended(ended) => self.count(&ended),
+                // A stub that its program has stopped: it would not see the program's end.
+                Wait::Stopped(pid) => {
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+                }
                 Wait::Alive => return Children::Alive,
                 Wait::None => return Children::None,
             }
@@ -117,8 +165,9 @@ impl Reaper {
         tally.cpu_us = tally.cpu_us.saturating_add(ended.cpu_us);
         tally.peak_rss_bytes = tally.peak_rss_bytes.max(ended.peak_rss_bytes);
         if tally.main == Some(ended.pid) {
+            let reported = tally.stub.take().and_then(|stub| stub.status());
             tally.main = None;
-            tally.status = Some(ended.status);
+            tally.status = Some(reported.unwrap_or(ended.status));
             self.changed.notify_waiters();
         }
     }
@@ -137,28 +186,46 @@ async fn child_ended(children: &mut SignalStream) -> Option<()> {
     children.recv().await
 }
 
-struct Ended {
-    pid: i32,
-    status: ExitStatus,
+/// A child that has been reaped.
+pub(crate) struct Ended {
+    pub(crate) pid: i32,
+    pub(crate) status: ExitStatus,
     cpu_us: u64,
     peak_rss_bytes: u64,
 }
 
-enum Wait {
+/// What to hear of children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    Ends,
+    EndsAndStops,
+}
+
+/// What a child did.
+pub(crate) enum Wait {
     Ended(Ended),
+    /// A signal stopped this one.
+    Stopped(i32),
+    /// None of them anything.
     Alive,
+    /// There are none.
     None,
 }
 
-/// `waitpid` that also tells what the child used: `nix` has no such call.
-fn wait4() -> Wait {
+/// `waitpid` that also tells what the child used: `nix` has no such call. Does not wait.
+pub(crate) fn wait4(changes: Changes) -> Wait {
+    let options = match changes {
+        Changes::Ends => libc::WNOHANG,
+        Changes::EndsAndStops => libc::WNOHANG | libc::WUNTRACED,
+    };
     let mut status = 0;
     // SAFETY: all-zero bytes are a valid `rusage`, which holds integers only.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live locals of the types that the call fills in.
-    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    let pid = unsafe { libc::wait4(-1, &raw mut status, options, &raw mut usage) };
     match pid {
         0 => Wait::Alive,
+        pid if pid > 0 && libc::WIFSTOPPED(status) => Wait::Stopped(pid),
         pid if pid > 0 => Wait::Ended(Ended {
             pid,
             status: decode(status),
@@ -167,7 +234,7 @@ fn wait4() -> Wait {
                 .unwrap_or(0)
                 .saturating_mul(1024),
         }),
-        _ if nix::errno::Errno::last() == nix::errno::Errno::EINTR => Wait::Alive,
+        _ if Errno::last() == Errno::EINTR => Wait::Alive,
         _ => Wait::None,
     }
 }

@@ -25,14 +25,16 @@ use crate::prefork::{Prefork, Taken};
 use crate::pump::{Writer, pump};
 use crate::reap::Reaper;
 use crate::spawn::{Plan, Spawned, spawn};
+use crate::stub::Parent;
 use crate::walk::{Filter, Walk};
 
 /// The guest's half of a stream.
 pub(crate) type Reader = FrameReader<ReadHalf<mux::Stream>>;
 
 /// Runs programs, one at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Runner {
+    parent: Parent,
     current: RefCell<Option<Current>>,
     pub(crate) reaper: Reaper,
     prefork: Prefork,
@@ -53,6 +55,16 @@ struct End {
 }
 
 impl Runner {
+    /// Of programs that are children of `parent`.
+    pub(crate) fn new(parent: Parent) -> Self {
+        Self {
+            parent,
+            current: RefCell::default(),
+            reaper: Reaper::new(parent),
+            prefork: Prefork::new(parent),
+        }
+    }
+
     /// Kills the run of this number, if it is going on.
     pub(crate) fn kill(&self, id: RunId) {
         if let Some(current) = &*self.current.borrow()
@@ -141,9 +153,9 @@ impl Runner {
             (spawned, cpu_before_us)
         } else {
             started = Instant::now();
-            match spawn(&Plan::of(spec)) {
+            match spawn(&Plan::of(spec), self.parent) {
                 Ok(spawned) => {
-                    self.reaper.begin(spawned.pid);
+                    self.reaper.begin(spawned.pid, spawned.stub.clone());
                     (spawned, 0)
                 }
                 Err(error) => {
@@ -154,6 +166,7 @@ impl Runner {
         };
         let Spawned {
             pid: _,
+            stub: _,
             stdin,
             stdout,
             stderr,

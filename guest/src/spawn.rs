@@ -1,15 +1,18 @@
 //! Starting a program: a new session, an exact environment, limits, and nothing inherited.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use belljar_wire::message::{GuestError, RunSpec, StdinKind};
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::net::unix::pipe;
 
+use crate::confine::dispose;
 use crate::init::widen;
+use crate::stub::{self, Parent, Stub};
 
 /// Capacity of the pipes that a program writes to, in bytes: a few frames.
 const OUTPUT_PIPE: i32 = 256 * 1024;
@@ -17,7 +20,9 @@ const OUTPUT_PIPE: i32 = 256 * 1024;
 /// A program that has been started.
 #[derive(Debug)]
 pub(crate) struct Spawned {
+    /// Of the guest's child: the program itself, or its stub.
     pub(crate) pid: i32,
+    pub(crate) stub: Option<Rc<Stub>>,
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
@@ -64,9 +69,69 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Starts a process. Its end is for the reaper to see: the handle that the standard library made
-/// is dropped, which does not wait.
-pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Spawned, GuestError> {
+impl Inherited<'_> {
+    /// The numbers that they have now.
+    pub(crate) fn numbers(self) -> Vec<RawFd> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Two(first, second) => vec![first.as_raw_fd(), second.as_raw_fd()],
+        }
+    }
+}
+
+/// The program's ends of its standard streams.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Ends {
+    /// Their numbers.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        let outputs = [&self.stdout, &self.stderr];
+        let all = self.stdin.iter().chain(outputs);
+        all.map(std::os::fd::AsRawFd::as_raw_fd).collect()
+    }
+}
+
+/// Starts a process with pipes for its standard streams, as a child of `parent`.
+pub(crate) fn spawn(plan: &Plan<'_>, parent: Parent) -> Result<Spawned, GuestError> {
+    let pipe = || io::pipe().map_err(|error| spawn_error(&error));
+    let stdin = match plan.stdin {
+        StdinKind::Null => None,
+        StdinKind::Stream => Some(pipe()?),
+    };
+    let (stdin, to_stdin) = stdin.unzip();
+    let (stdout, to_stdout) = pipe()?;
+    let (stderr, to_stderr) = pipe()?;
+    let ends = Ends {
+        stdin: stdin.map(OwnedFd::from),
+        stdout: to_stdout.into(),
+        stderr: to_stderr.into(),
+    };
+    let (pid, stub) = match parent {
+        Parent::Guest => (start(plan, ends)?, None),
+        Parent::Stub => {
+            let stub = stub::start(plan, ends)?;
+            (stub.pid(), Some(Rc::new(stub)))
+        }
+    };
+    // A failure from here on leaves a process that the caller's `kill_all` ends.
+    let to_stdin = to_stdin.map(|pipe| pipe::Sender::from_owned_fd(pipe.into()));
+    Ok(Spawned {
+        pid,
+        stub,
+        stdin: to_stdin.transpose().map_err(|error| spawn_error(&error))?,
+        stdout: receiver(stdout.into())?,
+        stderr: receiver(stderr.into())?,
+    })
+}
+
+/// Starts a child of this process. Its end is for the reaper to see: the handle that the standard
+/// library made is dropped, which does not wait.
+pub(crate) fn start(plan: &Plan<'_>, ends: Ends) -> Result<i32, GuestError> {
     let (program, arguments) = plan.argv.split_first().ok_or(GuestError::Malformed)?;
     let mut command = Command::new(program);
     command
@@ -74,12 +139,9 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Spawned, GuestError> {
         .env_clear()
         .envs(plan.env.iter().map(|(name, value)| (name, value)))
         .current_dir(plan.cwd)
-        .stdin(match plan.stdin {
-            StdinKind::Null => Stdio::null(),
-            StdinKind::Stream => Stdio::piped(),
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdin(ends.stdin.map_or_else(Stdio::null, Stdio::from))
+        .stdout(ends.stdout)
+        .stderr(ends.stderr);
     let nproc = plan.nproc;
     let parked = match plan.inherited {
         Inherited::None => None,
@@ -93,21 +155,8 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Spawned, GuestError> {
     // SAFETY: between fork and exec only system calls are made: nothing allocates, locks or
     // panics. The guest has one thread, so no lock can be held by another.
     unsafe { command.pre_exec(move || in_child(nproc, parked.as_ref())) };
-    let mut child = command.spawn().map_err(|error| spawn_error(&error))?;
-    let stdin = child
-        .stdin
-        .take()
-        .map(|pipe| pipe::Sender::from_owned_fd(OwnedFd::from(pipe)));
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(GuestError::Malformed);
-    };
-    // A failure from here on leaves a process that the caller's `kill_all` ends.
-    Ok(Spawned {
-        pid: i32::try_from(child.id()).map_err(|_| GuestError::Malformed)?,
-        stdin: stdin.transpose().map_err(|error| spawn_error(&error))?,
-        stdout: receiver(OwnedFd::from(stdout))?,
-        stderr: receiver(OwnedFd::from(stderr))?,
-    })
+    let child = command.spawn().map_err(|error| spawn_error(&error))?;
+    i32::try_from(child.id()).map_err(|_| GuestError::Malformed)
 }
 
 fn park(fd: BorrowedFd<'_>) -> Result<OwnedFd, GuestError> {
@@ -149,22 +198,10 @@ fn spawn_error(error: &io::Error) -> GuestError {
 /// Runs in the child before the program does. What a runtime lacks is passed over.
 fn in_child(nproc: Option<u64>, inherited: Option<&[OwnedFd; 2]>) -> io::Result<()> {
     nix::unistd::setsid()?;
-    // The guest ignores some signals, and whatever started the daemon may have ignored others, which a program would
-    // inherit. By the kernel's own call: the C library's refuses the signals that it keeps for itself.
-    let default = [0_u64; 4];
+    // The guest ignores some signals, a stub all, and whatever started the daemon may have ignored others, which a
+    // program would inherit.
     for number in 1..=64 {
-        // SAFETY: zeros are the kernel's `sigaction` of the default disposition, without a handler or a mask, and the
-        // buffer is at least as large as that on both architectures; nothing is written back. Signals that cannot be
-        // set are refused by the kernel.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                number,
-                default.as_ptr(),
-                std::ptr::null::<u64>(),
-                8_usize,
-            );
-        }
+        dispose(number, libc::SIG_DFL);
     }
     let mut first_closed = 3_u32;
     for fd in inherited.into_iter().flatten() {
@@ -175,12 +212,13 @@ fn in_child(nproc: Option<u64>, inherited: Option<&[OwnedFd; 2]>) -> io::Result<
         first_closed += 1;
     }
     // SAFETY: closes nothing; marks every descriptor above those that are meant to be inherited to be closed by exec,
-    // whatever opened it. A kernel without the call leaves them as they are: marked one by one.
+    // whatever opened it. A kernel without the call leaves them as they are: marked one by one. Not up to the largest
+    // number of all, which gVisor refuses.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
             first_closed,
-            u32::MAX,
+            i32::MAX.cast_unsigned(),
             libc::CLOSE_RANGE_CLOEXEC,
         );
     }

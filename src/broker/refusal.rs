@@ -176,6 +176,7 @@ impl From<GuestError> for Refusal {
             | GuestError::Denied
             | GuestError::Malformed
             | GuestError::Spawn { .. }
+            | GuestError::Namespace { .. }
             | GuestError::Io { .. } => "",
         };
         Self::new("workspace", format!("{error}{advice}"))

@@ -2,6 +2,9 @@
 //!
 //! They need the images `belljar/bash:latest` and `belljar/python:latest` (`belljar images build`); every other image is
 //! made by the test itself and removed again. They touch nothing on the daemon that they did not make.
+//!
+//! `init` and `warm` say what holds under every runtime: with `BELLJAR_TEST_RUNTIME=runsc` they run under gVisor. The others
+//! say what the daemon's default runtime does.
 
 #![allow(
     clippy::disallowed_methods,
@@ -15,6 +18,7 @@
 mod gone;
 mod guest;
 mod hostile;
+mod init;
 mod pool;
 mod probes;
 mod rows;

@@ -10,7 +10,7 @@ use belljar::{
         docker::Docker,
         endpoint,
         tether::{
-            RunEvent,
+            Run, RunEvent,
             message::{Collect, Exit, ExitStatus, RunId, RunSpec, StdinKind},
         },
     },
@@ -29,6 +29,9 @@ pub(crate) const BASH: &str = "belljar/bash:latest";
 pub(crate) const PYTHON: &str = "belljar/python:latest";
 pub(crate) const JAVASCRIPT: &str = "belljar/javascript:latest";
 
+/// Names the runtime to run under; absent: the daemon's own.
+const RUNTIME: &str = "BELLJAR_TEST_RUNTIME";
+
 /// Longest time that a program of these tests runs.
 const TIMEOUT_MS: u64 = 60_000;
 
@@ -40,7 +43,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let state = tempfile::tempdir().unwrap();
-        let engine = engine_in(state.path(), None);
+        let engine = engine_in(state.path(), runtime().as_deref());
         Self { state, engine }
     }
 
@@ -53,6 +56,11 @@ impl World {
             .launch(&permit(image, LimitsRequest::default()))
             .await
     }
+}
+
+/// The runtime to run under, where it is not the daemon's own.
+pub(crate) fn runtime() -> Option<String> {
+    std::env::var(RUNTIME).ok()
 }
 
 pub(crate) fn engine_in(state: &Path, runtime: Option<&str>) -> Engine {
@@ -101,7 +109,12 @@ impl Ran {
 }
 
 pub(crate) async fn run(sandbox: &Sandbox, argv: &[&str]) -> Ran {
-    let spec = RunSpec {
+    hear(&mut sandbox.run(spec(argv), None).await.unwrap()).await
+}
+
+/// A program without input, for [`hear`].
+pub(crate) fn spec(argv: &[&str]) -> RunSpec {
+    RunSpec {
         id: RunId(0),
         argv: argv.iter().map(|arg| (*arg).to_owned()).collect(),
         env: vec![
@@ -119,8 +132,11 @@ pub(crate) async fn run(sandbox: &Sandbox, argv: &[&str]) -> Ran {
             max_files: 0,
         },
         warm: None,
-    };
-    let mut run = sandbox.run(spec, None).await.unwrap();
+    }
+}
+
+/// What a program does from here to its end.
+pub(crate) async fn hear(run: &mut Run) -> Ran {
     let (mut stdout, mut stderr, mut exit) = (Vec::new(), Vec::new(), None);
     while let Some(event) = run.next().await.unwrap() {
         match event {

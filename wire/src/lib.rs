@@ -20,4 +20,9 @@ pub mod mux;
 
 /// The version of the messages. Server and guest are built together and compare it in the hello, so
 /// that a stale guest volume is found out instead of being misread.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
+
+/// The guest's only argument, or none: every program gets an init of its own, in namespaces where the guest cannot be
+/// seen. For runtimes under which PID 1 is a process like any other. It is fixed before the guest's first instruction,
+/// so that nothing inside has a say in it.
+pub const STUB_ARGUMENT: &str = "--stub";

@@ -389,6 +389,12 @@ pub enum GuestError {
         /// The kernel's error number.
         errno: i32,
     },
+    /// The namespaces that keep a program from the guest cannot be made.
+    #[error("the program cannot be shut into namespaces of its own (error {errno})")]
+    Namespace {
+        /// The kernel's error number.
+        errno: i32,
+    },
     /// Any other error of the kernel.
     #[error("input or output failed (error {errno})")]
     Io {

@@ -57,6 +57,8 @@ const OOM_SCORE_ADJ: i64 = 500;
 /// gVisor's own threads count against the cgroup's pids, and its kernel dies with the sandbox where they
 /// run out: inside, the guest bounds processes with `RLIMIT_NPROC`.
 const GVISOR_MIN_PIDS: u32 = 1024;
+/// What gVisor takes of the cgroup's pids for each process inside, at most: some 2.2 were counted.
+const GVISOR_PIDS_EACH: u32 = 3;
 /// `PATH` of PID 1, which starts nothing by name; programs get their own.
 const INIT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -85,7 +87,7 @@ pub(super) fn sandbox(ask: &Ask<'_>) -> ContainerSpec {
     ContainerSpec {
         image: ask.image.id.clone(),
         entrypoint: vec![GUEST_PATH.to_owned()],
-        command: Vec::new(),
+        command: command(ask.host.runtime.kind),
         env: env(ask.image),
         working_dir: WORKSPACE.to_owned(),
         user: format!("{0}:{0}", ask.uid),
@@ -98,6 +100,14 @@ pub(super) fn sandbox(ask: &Ask<'_>) -> ContainerSpec {
         healthcheck: vec!["NONE".to_owned()],
         stdio: Stdio::Once,
         host: host(ask),
+    }
+}
+
+/// The guest's arguments. Under gVisor nothing protects PID 1 from the processes beside it.
+fn command(runtime: RuntimeKind) -> Vec<String> {
+    match runtime {
+        RuntimeKind::HostKernel => Vec::new(),
+        RuntimeKind::Gvisor => vec![belljar_wire::STUB_ARGUMENT.to_owned()],
     }
 }
 
@@ -201,15 +211,16 @@ pub(super) fn env(image: &Image) -> Vec<String> {
 fn pids_limit(limits: &Limits, runtime: RuntimeKind) -> u32 {
     match runtime {
         RuntimeKind::HostKernel => limits.pids,
-        RuntimeKind::Gvisor => limits.pids.max(GVISOR_MIN_PIDS),
+        RuntimeKind::Gvisor => GVISOR_MIN_PIDS.max(limits.pids.saturating_mul(GVISOR_PIDS_EACH)),
     }
 }
 
-/// `RLIMIT_NPROC` for programs. Never on the host's kernel, where it would count over all containers of the uid.
+/// `RLIMIT_NPROC` for programs. Never on the host's kernel, where it would count over all containers of the uid. It
+/// counts the guest, as the cgroup does, and the program's stub, which the caller did not ask for.
 pub(super) fn nproc(limits: &Limits, runtime: RuntimeKind) -> Option<u64> {
     match runtime {
         RuntimeKind::HostKernel => None,
-        RuntimeKind::Gvisor => Some(u64::from(limits.pids)),
+        RuntimeKind::Gvisor => Some(u64::from(limits.pids) + 1),
     }
 }
 

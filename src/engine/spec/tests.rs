@@ -114,7 +114,13 @@ fn hardening_pids_limit_and_nproc_differ_by_runtime() {
     assert_eq!(nproc(&world.launch.limits, RuntimeKind::HostKernel), None);
     world.host.runtime.kind = RuntimeKind::Gvisor;
     assert_eq!(world.spec().host.pids_limit, 1024);
-    assert_eq!(nproc(&world.launch.limits, RuntimeKind::Gvisor), Some(128));
+    assert_eq!(
+        nproc(&world.launch.limits, RuntimeKind::Gvisor),
+        Some(129),
+        "and the stub"
+    );
+    world.launch.limits.pids = 1024;
+    assert_eq!(world.spec().host.pids_limit, 3072);
 }
 
 #[test]
@@ -242,6 +248,15 @@ fn hardening_the_image_s_configuration_is_overridden() {
     assert_eq!(spec.entrypoint, ["/.belljar/init"]);
     assert!(spec.command.is_empty());
     assert_eq!(spec.healthcheck, ["NONE"]);
+}
+
+/// A process that may be killed by whatever runs beside it must not be the guest.
+#[test]
+fn hardening_command_puts_an_init_between_guest_and_program_under_gvisor() {
+    let mut world = World::new();
+    assert!(world.spec().command.is_empty());
+    world.host.runtime.kind = RuntimeKind::Gvisor;
+    assert_eq!(world.spec().command, [belljar_wire::STUB_ARGUMENT]);
 }
 
 #[test]
