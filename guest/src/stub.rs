@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use belljar_wire::message::{ExitStatus, GuestError};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -52,6 +53,9 @@ const CPU_DEADLINE: Duration = Duration::from_millis(200);
 const START_DEADLINE: Duration = Duration::from_secs(10);
 /// How often a stub that says nothing is told to go on, while it starts a program: that may have stopped it already.
 const START_ROUND: Duration = Duration::from_millis(100);
+/// Reports that are read after the end, of the two or three that there may be. Stops whoever got hold of a stub's
+/// socket from keeping the guest busy with them.
+const MAX_REPORTS: usize = 4;
 /// Pause between two rounds of killing, as in the guest.
 const KILL_PAUSE_MS: u8 = 1;
 
@@ -201,8 +205,8 @@ impl Stub {
     /// How the program ended, once the stub has ended; `None` if it was killed before it could tell.
     pub(crate) fn status(&self) -> Option<ExitStatus> {
         // An answer that came too late may be before it.
-        while let Some(report) = self.report() {
-            match report {
+        for _ in 0..MAX_REPORTS {
+            match self.report()? {
                 Report::Exited(code) => return Some(ExitStatus::Code(code)),
                 Report::Signaled(signal) => return Some(ExitStatus::Signal(signal)),
                 Report::Cpu(_)
@@ -272,6 +276,10 @@ fn begin(
     confine::close_all_but(&mut keep).map_err(refused)?;
     nix::unistd::setsid().map_err(refused)?;
     confine::confine(ids).map_err(refused)?;
+    if let Some(most) = plan.nproc {
+        // As the program's: one that traces the stub could start processes in its name.
+        setrlimit(Resource::RLIMIT_NPROC, most, most).map_err(refused)?;
+    }
     let child = SigSet::from(Signal::SIGCHLD);
     // The program's mask is emptied when it is started.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&child), None).map_err(refused)?;

@@ -45,7 +45,11 @@ async fn no_signal_reaches_the_guest() {
         assert_eq!(ran.exit.status, ExitStatus::Code(3), "{signal}");
         alive(&sandbox, signal).await;
     }
-    let ran = bash(&sandbox, "sleep 1000 & kill -9 -1; wait; echo $?; exit 3").await;
+    let ran = bash(
+        &sandbox,
+        "sleep 1000 & kill -9 -1; wait $!; echo $?; exit 3",
+    )
+    .await;
     assert_eq!(
         ran.stdout, "137\n",
         "everything but itself and PID 1: {ran:?}"
@@ -126,10 +130,14 @@ async fn a_program_sees_nothing_of_the_guest() {
         .await
         .ok();
     let text = probe(&sandbox, "print(readable(1, 'environ'))").await.ok();
-    assert!(
-        !text.contains(secret) && !text.contains("HOSTNAME"),
-        "{text}"
-    );
+    let names: Vec<_> = text
+        .trim_start_matches("b'")
+        .split("\\x00")
+        .filter_map(|one| Some(one.split_once('=')?.0))
+        .collect();
+    // Of the container itself; Docker adds two.
+    let known = ["PATH", "HOSTNAME", "HOME"];
+    assert!(names.iter().all(|name| known.contains(name)), "{text}");
     sandbox.destroy().await.unwrap();
     world.engine.close().await;
 }
@@ -150,7 +158,7 @@ async fn no_namespace_lifts_a_bound_or_uncovers_the_guest() {
     let status = bash(&sandbox, "grep -E '^Cap' /proc/self/status")
         .await
         .ok();
-    assert!(status.lines().count() >= 4, "{status}");
+    assert!(status.lines().count() >= 8, "{status}");
     for line in status.lines() {
         assert!(line.ends_with("\t0000000000000000"), "{line}");
     }
@@ -336,7 +344,7 @@ async fn a_program_is_who_it_was_and_files_are_its_own() {
     assert_eq!(file.next().await.unwrap().unwrap(), "changed\n");
     drop(file);
     // And what the program took rights from is the guest's again.
-    bash(&sandbox, "chmod 0 /workspace given/x").await.ok();
+    bash(&sandbox, "chmod 0 given/x /workspace").await.ok();
     alive(&sandbox, "chmod 0 /workspace").await;
     sandbox.destroy().await.unwrap();
     world.engine.close().await;

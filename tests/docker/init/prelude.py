@@ -93,6 +93,14 @@ def namespaces():
         yield name, result
 
 
+def bounds(pid):
+    """Whether a process may have no more processes than this one, or who keeps us from knowing."""
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_NPROC) == resource.getrlimit(resource.RLIMIT_NPROC)
+    except PermissionError:
+        return "refused"
+
+
 def working():
     """What must still work."""
     done = []
