@@ -277,7 +277,7 @@ fn begin(
     nix::unistd::setsid().map_err(refused)?;
     confine::confine(ids).map_err(refused)?;
     if let Some(most) = plan.nproc {
-        // As the program's: one that traces the stub could start processes in its name.
+        // As the program's, so that whoever got hold of the stub would gain nothing by it.
         setrlimit(Resource::RLIMIT_NPROC, most, most).map_err(refused)?;
     }
     let child = SigSet::from(Signal::SIGCHLD);

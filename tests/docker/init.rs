@@ -90,21 +90,18 @@ async fn who_kills_pid_1_ends_no_more_than_its_own_run() {
 }
 
 #[tokio::test]
-async fn who_holds_pid_1_up_is_ended_at_the_deadline() {
+async fn who_stops_pid_1_is_ended_at_the_deadline() {
     let world = World::new();
     let sandbox = world.launch(PYTHON).await;
-    let traced = format!("{PRELUDE}\nprint(attach(1), flush=True)\nwhile True: time.sleep(1)");
-    let stopped = "import os\nprint('stopping', flush=True)\nwhile True: os.kill(1, 19)";
-    for (name, program) in [("traced", traced.as_str()), ("stopped", stopped)] {
-        let spec = RunSpec {
-            timeout_ms: 2_000,
-            ..spec(&["python3", "-c", program])
-        };
-        let ran = hear(&mut sandbox.run(spec, None).await.unwrap()).await;
-        assert_eq!(ran.exit.ended_by, EndedBy::Deadline, "{name}: {ran:?}");
-        assert!(!ran.stdout.is_empty(), "{name}: {ran:?}");
-        alive(&sandbox, name).await;
-    }
+    let program = "import os\nprint('stopping', flush=True)\nwhile True: os.kill(1, 19)";
+    let spec = RunSpec {
+        timeout_ms: 2_000,
+        ..spec(&["python3", "-c", program])
+    };
+    let ran = hear(&mut sandbox.run(spec, None).await.unwrap()).await;
+    assert_eq!(ran.exit.ended_by, EndedBy::Deadline, "{ran:?}");
+    assert_eq!(ran.stdout, "stopping\n");
+    alive(&sandbox, "PID 1 was stopped again and again").await;
     sandbox.destroy().await.unwrap();
     world.engine.close().await;
 }
@@ -125,6 +122,9 @@ async fn a_program_sees_nothing_of_the_guest() {
     let spoiled = probe(&sandbox, "print(spoil(1)); sys.exit(3)").await;
     assert_eq!(spoiled.exit.status, ExitStatus::Code(3), "{spoiled:?}");
     alive(&sandbox, "whatever could be opened of PID 1 was written to").await;
+    let into =
+        "print(attach(1), *(refused(open, f'/proc/1/{name}', 'rb') for name in ('mem', 'exe')))";
+    assert_eq!(probe(&sandbox, into).await.ok(), "EPERM EACCES EACCES\n");
     let secret = "a variable of an earlier run";
     run(&sandbox, &["env", &format!("EARLIER={secret}"), "true"])
         .await
@@ -158,7 +158,7 @@ async fn no_namespace_lifts_a_bound_or_uncovers_the_guest() {
     let status = bash(&sandbox, "grep -E '^Cap' /proc/self/status")
         .await
         .ok();
-    assert!(status.lines().count() >= 8, "{status}");
+    assert!(status.lines().count() >= 4, "{status}");
     for line in status.lines() {
         assert!(line.ends_with("\t0000000000000000"), "{line}");
     }
