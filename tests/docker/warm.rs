@@ -11,7 +11,7 @@ use belljar::{
         Sandbox,
         tether::{
             FromWarm, RunEvent,
-            message::{Collect, ExitStatus, Handover, InlineFile, RunId, RunSpec, StdinKind},
+            message::{Collect, Exit, ExitStatus, Handover, InlineFile, RunId, RunSpec, StdinKind},
         },
     },
     policy::{Policy, RunAsk, RunPlan, Start, WORKSPACE},
@@ -112,6 +112,15 @@ struct Did {
 }
 
 async fn run(sandbox: &Sandbox, plan: &RunPlan, file: Option<&(String, String)>) -> Did {
+    run_to_end(sandbox, plan, file).await.0
+}
+
+/// The same, with what the guest says of its end.
+async fn run_to_end(
+    sandbox: &Sandbox,
+    plan: &RunPlan,
+    file: Option<&(String, String)>,
+) -> (Did, Exit) {
     let spec = RunSpec {
         id: RunId(0),
         stdin: StdinKind::Null,
@@ -154,12 +163,14 @@ async fn run(sandbox: &Sandbox, plan: &RunPlan, file: Option<&(String, String)>)
             RunEvent::Exited(ended) => exit = Some(ended),
         }
     }
-    Did {
+    let exit = exit.unwrap();
+    let did = Did {
         warm: used.unwrap(),
-        status: exit.unwrap().status,
+        status: exit.status,
         stdout: plain(&stdout),
         stderr: plain(&stderr),
-    }
+    };
+    (did, exit)
 }
 
 /// Without what differs from one process to the next anyway: addresses.
@@ -281,6 +292,30 @@ async fn whatever_becomes_of_the_one_that_waits_the_run_works() {
     expect(false, &[], "it was dropped").await;
     let left = bash(&sandbox, "echo /proc/[0-9]*").await.ok();
     assert_eq!(left.split_whitespace().count(), 2, "{left}");
+    sandbox.destroy().await.unwrap();
+    world.engine.close().await;
+}
+
+#[tokio::test]
+async fn the_time_of_the_warm_up_is_not_the_program_s() {
+    let world = World::new();
+    let sandbox = launch(&world, "python", "numpy").await;
+    let case = Case {
+        code: "import numpy, pandas".to_owned(),
+        ..Case::default()
+    };
+    let plan = plan("python", &case);
+    // Nothing waits: the program itself loads what the other one will have loaded before.
+    let (cold, whole) = run_to_end(&sandbox, &plan, None).await;
+    assert_eq!(sandbox.warm_up().await.unwrap(), FromWarm::Ready);
+    let (warm, rest) = run_to_end(&sandbox, &plan, None).await;
+    assert_eq!((cold.warm, warm.warm), (false, true));
+    assert!(
+        rest.cpu_us < whole.cpu_us / 2,
+        "{} of {}",
+        rest.cpu_us,
+        whole.cpu_us
+    );
     sandbox.destroy().await.unwrap();
     world.engine.close().await;
 }

@@ -80,15 +80,23 @@ async fn a_container_that_nobody_greets_ends() {
 }
 
 #[test]
-fn the_guest_refuses_to_be_anything_but_pid_1() {
+fn the_guest_refuses_to_be_anything_but_pid_1_and_to_take_arguments_of_others() {
     // Else its "kill everything" would reach whatever its user runs.
     let own = Architecture::parse(std::env::consts::ARCH).expect("a guest for this machine");
     let guest = guest_file(own);
-    let status = Command::new(guest.path().join("init"))
-        .stdin(Stdio::null())
-        .status()
-        .unwrap();
-    assert_eq!(status.code(), Some(100));
+    for (arguments, code) in [
+        (&[][..], 100),
+        (&["--stub"], 100),
+        (&["--stubs"], 104),
+        (&["--stub", "--stub"], 104),
+    ] {
+        let status = Command::new(guest.path().join("init"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]
