@@ -42,12 +42,13 @@ test: ## The whole test suite, with lints and the builds for desktops
 
 test-here: lint desktops images suite
 
-test-gvisor: ## The way out of sandboxes once more, under gVisor, which is installed and registered where it is missing
+test-gvisor: ## Once more under gVisor, which is installed where it is missing: the way out, escapes, what protects PID 1
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-gvisor-here
 
 test-gvisor-here: images
 	scripts/gvisor.sh
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
+	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm::
 
 test-all: ## The same, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here
