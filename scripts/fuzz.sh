@@ -37,7 +37,8 @@ if ! command -v "${CXX:-c++}" >/dev/null; then
     $root env DEBIAN_FRONTEND=noninteractive apt-get install -q --yes --no-install-recommends g++
 fi
 
-target_dir=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
+# Shared with the tests: dependencies and the guest are built once for both.
+target_dir=${CARGO_TARGET_DIR:-$PWD/target}
 began=$SECONDS
 RUSTC_WRAPPER=$PWD/scripts/fuzz-rustc.sh \
     ${CARGO:-cargo} build --manifest-path fuzz/Cargo.toml --target-dir "$target_dir" --locked

@@ -206,7 +206,12 @@ pub(super) fn environment(bytes: &[u8]) {
         &environment.runtime_dir,
         &environment.home,
     ];
-    assert!(absolute.into_iter().flatten().all(|path| path.is_absolute()));
+    assert!(
+        absolute
+            .into_iter()
+            .flatten()
+            .all(|path| path.is_absolute())
+    );
     if let Ok(state) = environment.state_dir() {
         assert!(state.is_absolute());
     }
@@ -250,7 +255,10 @@ pub(super) fn manifest(bytes: &[u8]) {
         }
     };
     let image = manifest.image;
-    assert_eq!((image.name.as_str(), image.tag.as_str()), ("python", "belljar/python:latest"));
+    assert_eq!(
+        (image.name.as_str(), image.tag.as_str()),
+        ("python", "belljar/python:latest")
+    );
     assert_eq!(image.languages[0].name, "python");
     assert!(!manifest.summary.chars().any(char::is_control));
     let mut names = Vec::new();

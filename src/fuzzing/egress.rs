@@ -59,15 +59,18 @@ pub(super) fn request_head(bytes: &[u8]) {
     };
     let lines = bytes[..at].split(|byte| *byte == b'\n');
     let named = |name: &[u8]| {
-        let named = |line: &&[u8]| {
-            line.len() > name.len() && line[..name.len()].eq_ignore_ascii_case(name)
-        };
+        let named =
+            |line: &&[u8]| line.len() > name.len() && line[..name.len()].eq_ignore_ascii_case(name);
         lines.clone().filter(named).count()
     };
     assert_eq!(named(b"host:"), 1);
     assert!(named(b"content-length:") + named(b"transfer-encoding:") <= 1);
     let never = ["TRACE", "CONNECT"];
-    assert!(never.iter().all(|never| !head.method.eq_ignore_ascii_case(never)));
+    assert!(
+        never
+            .iter()
+            .all(|never| !head.method.eq_ignore_ascii_case(never))
+    );
 }
 
 /// What the guard lets through of a connection.
@@ -151,7 +154,10 @@ pub(super) fn url(bytes: &[u8]) {
         }
         if let Ok(below) = base.below(reference) {
             again(&below);
-            assert_eq!((&below.endpoint, below.scheme), (&base.endpoint, base.scheme));
+            assert_eq!(
+                (&below.endpoint, below.scheme),
+                (&base.endpoint, base.scheme)
+            );
         }
     }
     // Undoing escapes is done once; what is left has none of what needs none.
@@ -191,7 +197,10 @@ fn with_known(act: impl FnOnce(&Redactor, &[Vec<u8>])) {
             // The longest first, so that the first that fits is the one.
             forms.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
             forms.dedup();
-            (Arc::new(Known::new(secrets.to_vec()).expect("few secrets")), forms)
+            (
+                Arc::new(Known::new(secrets.to_vec()).expect("few secrets")),
+                forms,
+            )
         });
         act(&Redactor::new(Arc::clone(known)), forms);
     });
@@ -199,9 +208,8 @@ fn with_known(act: impl FnOnce(&Redactor, &[Vec<u8>])) {
 
 /// Whether a form begins here, and how long the longest is.
 fn form_at(text: &[u8], forms: &[Vec<u8>]) -> Option<usize> {
-    let fits = |form: &&Vec<u8>| {
-        text.len() >= form.len() && text[..form.len()].eq_ignore_ascii_case(form)
-    };
+    let fits =
+        |form: &&Vec<u8>| text.len() >= form.len() && text[..form.len()].eq_ignore_ascii_case(form);
     forms.iter().find(fits).map(Vec::len)
 }
 
@@ -371,7 +379,11 @@ pub(super) fn answer(bytes: &[u8]) {
         let claimed: Vec<_> = answer.headers().get_all(CONTENT_LENGTH).iter().collect();
         if !to_head && answer.status() != hyper::StatusCode::NOT_MODIFIED {
             assert!(claimed.len() <= 1);
-            assert!(claimed.iter().all(|claimed| *claimed == &HeaderValue::from(length)));
+            assert!(
+                claimed
+                    .iter()
+                    .all(|claimed| *claimed == &HeaderValue::from(length))
+            );
         }
     });
 }

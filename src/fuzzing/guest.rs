@@ -7,8 +7,8 @@ use belljar_wire::{
     frame::{Frame, FrameReader, FrameWriter, Kind},
     limits::{MAX_DATA, MAX_DEPTH, MAX_PATH, MAX_REPLY, MAX_REQUEST},
     message::{
-        Collect, Entry, EntryKind, FromHello, FromList, FromRun, GuestError, Hidden, ReadEnd, Ready,
-        RunId, RunSpec, StdinKind,
+        Collect, Entry, EntryKind, FromHello, FromList, FromRun, GuestError, Hidden, ReadEnd,
+        Ready, RunId, RunSpec, StdinKind,
     },
     mux::{self, Side},
 };
@@ -136,7 +136,9 @@ async fn ask(tether: &Tether, asked: Asked) -> Result<Taken, TetherError> {
                 taken.data.extend_from_slice(&piece);
             }
         }
-        Asked::Write => taken.entries.push(tether.write(b"a", 3, &b"abc"[..]).await?),
+        Asked::Write => taken
+            .entries
+            .push(tether.write(b"a", 3, &b"abc"[..]).await?),
         Asked::Run { may_be_warm } => {
             let mut run = tether.run(spec(may_be_warm), None).await?;
             let mut started = false;
@@ -203,7 +205,10 @@ fn compare(asked: Asked, said: &[u8], taken: Result<Taken, TetherError>) {
         (Ok(taken), Some(Ok(expected))) => {
             assert!(taken.entries.len() <= MOST as usize);
             assert!(taken.data.len() <= MOST as usize);
-            taken.entries.iter().for_each(|entry| assert!(is_below(entry)));
+            taken
+                .entries
+                .iter()
+                .for_each(|entry| assert!(is_below(entry)));
             assert_eq!(taken, expected);
         }
         (Err(TetherError::Guest(error)), Some(Err(expected))) => assert_eq!(error, expected),

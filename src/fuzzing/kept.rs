@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use super::input::Input;
 use crate::{
     artifact::{
-        Cursor, Kind, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, NewEntry, Options, Sniffer,
-        Store, StoreError, media_type, showable_image,
+        Cursor, Kind, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGE_SIDE, NewEntry, Options,
+        Sniffer, Store, StoreError, media_type, showable_image,
     },
     audit::{Action, Decision, Event, Fault, Log, Logs},
     types::{ArtifactId, Caller, FileId, InstanceId, RunId},
@@ -130,19 +130,27 @@ pub(super) fn entries(bytes: &[u8]) {
         };
         let run = RunId::parse(&"0".repeat(32)).expect("an id");
         let kind = match flags % 3 {
-            0 => Kind::Artifact { run: Some(run.clone()) },
+            0 => Kind::Artifact {
+                run: Some(run.clone()),
+            },
             1 => Kind::Upload,
             _ => Kind::Record { run: run.clone() },
         };
         let sound = new(Kind::Output { run: run.clone() });
         let sound = store.put_bytes("sound".into(), sound).await.expect("kept");
-        let other = store.put_bytes("other".into(), new(kind)).await.expect("kept");
+        let other = store
+            .put_bytes("other".into(), new(kind))
+            .await
+            .expect("kept");
         drop(store);
 
         // Of the two only the second is damaged: its entry, or its content.
         let id = sound.artifact_id().expect("of an output").to_string();
         let names = names_in(&dir.path().join("entries"));
-        let name = names.iter().find(|name| !name.contains(&id)).expect("the second");
+        let name = names
+            .iter()
+            .find(|name| !name.contains(&id))
+            .expect("the second");
         let path = if flags & 64 == 0 {
             dir.path().join("entries").join(name)
         } else {
@@ -193,14 +201,22 @@ async fn whatever_is_there(store: &Store, run: &RunId) {
 fn names_in(dir: &Path) -> BTreeSet<String> {
     let items = fs::read_dir(dir).expect("a directory");
     items
-        .map(|item| item.expect("a file").file_name().into_string().expect("a name of ours"))
+        .map(|item| {
+            item.expect("a file")
+                .file_name()
+                .into_string()
+                .expect("a name of ours")
+        })
         .collect()
 }
 
 fn blobs(root: &Path) -> BTreeSet<String> {
     let root = root.join("blobs");
     let parts = names_in(&root);
-    parts.iter().flat_map(|part| names_in(&root.join(part))).collect()
+    parts
+        .iter()
+        .flat_map(|part| names_in(&root.join(part)))
+        .collect()
 }
 
 /// The place in a list that a client hands back: what is taken is the same when it is written again.
@@ -232,7 +248,11 @@ pub(super) fn media(bytes: &[u8]) {
     cuts.of(content).for_each(|piece| sniffer.push(piece));
     assert_eq!(sniffer.finish(&name), whole);
     assert_eq!(Sniffer::read(content, &name).expect("from memory"), whole);
-    assert!(whole.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
+    assert!(
+        whole
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() || byte == b' ')
+    );
     assert_eq!(whole.matches('/').count(), 1);
     // What is said to be UTF-8 is.
     if whole.ends_with("charset=utf-8") {

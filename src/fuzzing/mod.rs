@@ -19,9 +19,9 @@ mod input;
 mod kept;
 mod output;
 mod packages;
-mod tether;
 #[cfg(test)]
 mod tests;
+mod tether;
 
 /// Takes any bytes, and panics where something does not hold of what is made of them.
 pub type Target = fn(&[u8]);

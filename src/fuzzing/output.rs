@@ -69,7 +69,10 @@ fn fenced(shown: &Shown) {
     for label in ["stdout", "artifact"] {
         let begin = format!("\n----- BEGIN UNTRUSTED {label} {token}\n");
         let end = format!("\n----- END UNTRUSTED {label} {token}");
-        assert_eq!((text.matches(&begin).count(), text.matches(&end).count()), (1, 1));
+        assert_eq!(
+            (text.matches(&begin).count(), text.matches(&end).count()),
+            (1, 1)
+        );
     }
     assert!(text.ends_with(&format!("\n----- END UNTRUSTED artifact {token}")));
     assert!(!text.chars().any(visible::is_forbidden));
@@ -101,7 +104,11 @@ pub(super) fn capture(bytes: &[u8]) {
     let mut printed = 0;
     while let [push, length, ..] = *input.0 {
         input.take(2);
-        let stream = if push & 1 == 0 { Stream::Stdout } else { Stream::Stderr };
+        let stream = if push & 1 == 0 {
+            Stream::Stdout
+        } else {
+            Stream::Stderr
+        };
         let length = usize::from(length) << ((push >> 1) % 13);
         printed += length as u64;
         if printed > MAX_PRINTED {
@@ -170,7 +177,11 @@ fn kept(stream: &CapturedStream, expected: &[u8]) {
 /// stays below the workspace.
 pub(super) fn name(bytes: &[u8]) {
     let shown = visible::escape_name(bytes);
-    assert!(!shown.chars().any(|c| visible::is_forbidden(c) || c == '\n' || c == '\t'));
+    assert!(
+        !shown
+            .chars()
+            .any(|c| visible::is_forbidden(c) || c == '\n' || c == '\t')
+    );
     assert_eq!(visible::unescape(&shown).as_deref(), Some(bytes));
     if let Ok(path) = WorkspacePath::from_bytes(bytes.to_vec()) {
         assert_eq!(path.as_bytes(), bytes);
@@ -185,7 +196,10 @@ pub(super) fn name(bytes: &[u8]) {
     };
     if let Some(meant) = visible::unescape(text) {
         assert!(meant.len() <= text.len());
-        assert_eq!(visible::unescape(&visible::escape_name(&meant)), Some(meant));
+        assert_eq!(
+            visible::unescape(&visible::escape_name(&meant)),
+            Some(meant)
+        );
     }
     if let Ok(path) = WorkspacePath::parse(text) {
         assert_eq!(WorkspacePath::parse(&path.shown()), Ok(path));

@@ -28,7 +28,10 @@ pub(super) fn index(bytes: &[u8]) {
         return;
     };
     let kept = serde_json::to_vec(&page).expect("a page of ours");
-    assert_eq!(serde_json::from_slice::<Page>(&kept).expect("what was kept"), page);
+    assert_eq!(
+        serde_json::from_slice::<Page>(&kept).expect("what was kept"),
+        page
+    );
     let own = HttpUrl::parse("https://registry.test/simple/six/").expect("a URL");
     let builds = flags & 2 != 0;
     let leads = |url: &HttpUrl| url.scheme == Scheme::Https && flags & 4 == 0;
@@ -39,11 +42,17 @@ pub(super) fn index(bytes: &[u8]) {
     for link in &links {
         assert!(leads(&link.url));
         let path = format!("{}{}/{}", files(kind), link.at, link.name);
-        assert_eq!(Asked::parse(kind, &path), Some(Asked::File(link.at, link.name.clone())));
+        assert_eq!(
+            Asked::parse(kind, &path),
+            Some(Asked::File(link.at, link.name.clone()))
+        );
     }
     // It is JSON that says the same when it is read.
     let text = serde_json::to_vec(&served).expect("JSON");
-    assert_eq!(serde_json::from_slice::<Value>(&text).expect("JSON"), served);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&text).expect("JSON"),
+        served
+    );
 }
 
 fn python(
@@ -83,7 +92,10 @@ fn javascript(
         assert_eq!(about["dist"]["tarball"], file);
     }
     let tags = served["dist-tags"].as_object().expect("tags");
-    assert!(tags.values().all(|version| versions.contains_key(version.as_str().unwrap_or("?"))));
+    assert!(
+        tags.values()
+            .all(|version| versions.contains_key(version.as_str().unwrap_or("?")))
+    );
     (served, links)
 }
 
@@ -98,7 +110,10 @@ pub(super) fn package(bytes: &[u8]) {
         };
         let spec = spec.as_str();
         assert_eq!(spec, text);
-        assert!(spec.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
+        assert!(
+            spec.bytes()
+                .all(|byte| byte.is_ascii_graphic() || byte == b' ')
+        );
         assert!(!spec.starts_with(['-', '.', '/', '~', ' ']));
         assert!(!spec.contains([':', '\\', ';', '#', '?', '&', '\'', '"', '`', '$', '(']));
         match kind {
@@ -126,7 +141,10 @@ pub(super) fn gateway(bytes: &[u8]) {
             None => {}
             Some(Asked::Page(name)) => {
                 assert!(!name.contains(['%', '?', '#', '\\', ':']));
-                assert!(name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')));
+                assert!(
+                    name.split('/')
+                        .all(|part| !part.is_empty() && !part.starts_with('.'))
+                );
                 let end = if kind == PackageKind::Python { "/" } else { "" };
                 let plain = format!("{}{name}{end}", pages(kind));
                 assert_eq!(Asked::parse(kind, &plain), Some(Asked::Page(name)));

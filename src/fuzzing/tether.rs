@@ -43,7 +43,11 @@ pub(super) fn frames(mut bytes: &[u8], max_control: usize) -> (Vec<Frame>, End) 
     let mut frames = Vec::new();
     loop {
         let Some((header, rest)) = bytes.split_first_chunk::<5>() else {
-            let end = if bytes.is_empty() { End::Clean } else { End::Cut };
+            let end = if bytes.is_empty() {
+                End::Clean
+            } else {
+                End::Cut
+            };
             return (frames, end);
         };
         let kind = match header[0] {
@@ -175,7 +179,11 @@ impl AsyncRead for Peer {
 }
 
 impl AsyncWrite for Peer {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -196,7 +204,11 @@ const MAX_POLLS: usize = 600;
 pub(super) fn mux(bytes: &[u8]) {
     let mut input = Input(bytes);
     let flags = input.byte();
-    let side = if flags & 1 == 0 { Side::Server } else { Side::Guest };
+    let side = if flags & 1 == 0 {
+        Side::Server
+    } else {
+        Side::Guest
+    };
     let may_open = flags & 2 == 0;
     let cuts = input.cuts();
     let came = input.0.len();
@@ -288,7 +300,11 @@ fn pieces(mut bytes: &[u8]) -> (Vec<u8>, Vec<u8>, End) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
         let Some((header, rest)) = bytes.split_first_chunk::<8>() else {
-            break if bytes.is_empty() { End::Clean } else { End::Cut };
+            break if bytes.is_empty() {
+                End::Clean
+            } else {
+                End::Cut
+            };
         };
         let [kind @ 0..=2, 0, 0, 0, length @ ..] = *header else {
             break End::Malformed;
