@@ -100,10 +100,10 @@ fn run(policy: &Policy, caller: &Caller, ask: &RunAsk) {
     assert_eq!(plan.network.profile(), None);
     if let Some(install) = &plan.packages {
         assert!((1..=MAX_PACKAGES).contains(&install.packages.len()));
-        let argv = install.argv("http://127.0.0.1:3128");
-        let own = argv.len() - install.packages.len();
-        assert_eq!(argv[own - 1], "--");
-        assert!(argv[own..].iter().all(|word| !word.starts_with('-')));
+        let words = install.argv("http://127.0.0.1:3128");
+        let own = words.len() - install.packages.len();
+        assert_eq!(words[own - 1], "--");
+        assert!(words[own..].iter().all(|word| !word.starts_with('-')));
     }
 }
 
