@@ -382,7 +382,7 @@ pub(super) fn answer(bytes: &[u8]) {
             assert!(
                 claimed
                     .iter()
-                    .all(|claimed| *claimed == &HeaderValue::from(length))
+                    .all(|claimed| **claimed == HeaderValue::from(length))
             );
         }
     });

@@ -79,7 +79,7 @@ impl<'a> Cuts<'a> {
 /// A stream that brings one piece at a time, and between two of them has nothing for a moment. It ends after the last.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    pieces: Vec<Vec<u8>>,
+    all: Vec<Vec<u8>>,
     next: usize,
     waits: bool,
 }
@@ -87,14 +87,14 @@ pub(super) struct Pieces {
 impl Pieces {
     pub(super) fn new(cuts: Cuts<'_>, bytes: &[u8]) -> Self {
         Self {
-            pieces: cuts.of(bytes).map(<[u8]>::to_vec).collect(),
+            all: cuts.of(bytes).map(<[u8]>::to_vec).collect(),
             next: 0,
             waits: false,
         }
     }
 
     fn poll(&mut self, most: usize) -> Poll<&[u8]> {
-        if self.next == self.pieces.len() {
+        if self.next == self.all.len() {
             return Poll::Ready(&[]);
         }
         // Whoever reads is polled again without a waker: see `settle`.
@@ -102,14 +102,14 @@ impl Pieces {
         if self.waits {
             return Poll::Pending;
         }
-        let piece = &mut self.pieces[self.next];
+        let piece = &mut self.all[self.next];
         if piece.len() > most {
             let rest = piece.split_off(most);
             let first = std::mem::replace(piece, rest);
-            self.pieces.insert(self.next, first);
+            self.all.insert(self.next, first);
         }
         self.next += 1;
-        Poll::Ready(&self.pieces[self.next - 1])
+        Poll::Ready(&self.all[self.next - 1])
     }
 }
 

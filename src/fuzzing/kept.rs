@@ -117,7 +117,7 @@ pub(super) fn entries(bytes: &[u8]) {
         .build()
         .expect("a runtime");
     let options = Options {
-        ttl: Duration::from_secs(3600),
+        ttl: Duration::from_hours(1),
         cap_bytes: CAP,
         max_entries: 8,
     };
@@ -168,7 +168,7 @@ pub(super) fn entries(bytes: &[u8]) {
         assert_eq!(read.expect("the sound one"), sound);
         let swept = store.sweep().await.expect("swept");
         assert!((1..=2).contains(&(swept.kept + swept.ended)) && swept.kept <= 2);
-        assert_eq!(blobs(dir.path()).len() <= swept.kept, true);
+        assert!(blobs(dir.path()).len() <= swept.kept);
     });
 }
 

@@ -255,8 +255,9 @@ pub(super) fn mux(bytes: &[u8]) {
         }
         match driver.poll_unpin(&mut context) {
             Poll::Pending => {}
-            Poll::Ready(Ok(()) | Err(MuxError::Closed | MuxError::Broken(_))) => break,
-            Poll::Ready(Err(MuxError::TooManyStreams)) => break,
+            Poll::Ready(
+                Ok(()) | Err(MuxError::Closed | MuxError::Broken(_) | MuxError::TooManyStreams),
+            ) => break,
             Poll::Ready(Err(MuxError::UnexpectedStream)) => {
                 assert!(!may_open || flags & 8 != 0);
                 break;
