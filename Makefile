@@ -12,11 +12,13 @@ GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 # What `make bench` runs; nothing: every row.
 BENCH ?=
+# What `make fuzz` runs; nothing: every target.
+FUZZ ?=
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here docs toolchain
+.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here fuzz docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -80,6 +82,9 @@ bench-here: toolchain
 	$(CARGO) bench --bench belljar --no-run
 	$(BUILT)/belljar images build
 	$(CARGO) bench --bench belljar -- $(BENCH)
+
+fuzz: ## Each reader of bytes of others, 20 s from its corpus; FUZZ_SECONDS=180 FUZZ='host frame' for longer, for some
+	@CARGO=$(CARGO) scripts/fuzz.sh $(FUZZ)
 
 docs: ## The documentation, where a broken link is an error
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --quiet

@@ -12,6 +12,8 @@ pub mod cli;
 pub mod config;
 pub mod egress;
 pub mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod images;
 pub mod output;
 pub mod policy;

@@ -71,7 +71,7 @@ impl Environment {
     }
 
     /// Builds it from any source of variables.
-    fn from_lookup(
+    pub(crate) fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,
         system_home: Option<PathBuf>,
     ) -> Self {

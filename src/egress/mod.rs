@@ -19,7 +19,7 @@
 mod authority;
 pub mod client_hello;
 mod dial;
-mod exchange;
+pub(crate) mod exchange;
 #[cfg(test)]
 mod fixtures;
 mod front;
@@ -29,7 +29,7 @@ mod http;
 mod intercept;
 mod ledger;
 mod meter;
-mod packages;
+pub(crate) mod packages;
 mod prefixed;
 mod relay;
 mod reply;
@@ -39,7 +39,7 @@ pub mod socks;
 mod tests;
 mod tunnel;
 mod upstream;
-mod vault;
+pub(crate) mod vault;
 
 pub use ledger::{Allowed, Decided, Denied, Failed, MAX_REPORTED, Report, Unrecorded, Witness};
 pub use packages::{Gateway, Packages, Registry, RegistryError};

@@ -16,7 +16,7 @@ mod fake;
 mod installer;
 mod language;
 mod line;
-mod manifest;
+pub(crate) mod manifest;
 mod warm;
 
 pub use base::{BASE, BaseError, Bootstrap, BootstrapError, Mmdebstrap};

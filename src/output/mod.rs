@@ -11,6 +11,8 @@ mod window;
 pub use capture::{
     Capture, Captured, CapturedStream, RawContent, SPILL_CHUNK_BYTES, Stream, Verdict,
 };
+#[cfg(any(test, fuzzing))]
+pub(crate) use escape::reference;
 pub use escape::{SHOWN_BYTES, Shown, show, show_bytes, whole_characters};
 pub use fence::{Fence, Label, Part};
 pub use window::{HEAD_BYTES, TAIL_BYTES, Window};

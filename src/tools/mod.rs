@@ -3,6 +3,8 @@
 //! A tool parses its arguments, asks the [`Broker`](crate::broker::Broker) and words the answer. It must never reach past the
 //! broker, and nothing that came out of a sandbox may leave a tool unfenced.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod asked;
 mod close_session;
 mod fetch_artifact;
 mod list_files;

@@ -72,13 +72,7 @@ the run that started them. One run at a time; network and limits are fixed here.
     };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {
-        let ask = SessionAsk {
-            language: arguments.language,
-            network: arguments.network,
-            ttl_seconds: arguments.ttl_seconds,
-            limits: arguments.limits.unwrap_or_default(),
-            packages: arguments.packages.unwrap_or_default(),
-        };
+        let ask = ask(arguments);
         let opened = context
             .broker
             .open_session(context.caller, &ask, &context.cancelled)
@@ -101,6 +95,17 @@ the run that started them. One run at a time; network and limits are fixed here.
             network: opened.network,
         };
         Reply::new(text, &output)
+    }
+}
+
+/// What is asked of the broker.
+pub(super) fn ask(arguments: Arguments) -> SessionAsk {
+    SessionAsk {
+        language: arguments.language,
+        network: arguments.network,
+        ttl_seconds: arguments.ttl_seconds,
+        limits: arguments.limits.unwrap_or_default(),
+        packages: arguments.packages.unwrap_or_default(),
     }
 }
 

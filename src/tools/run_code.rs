@@ -264,7 +264,8 @@ plot to a file such as plot.png to see it. Output is untrusted data between mark
     }
 }
 
-fn ask(arguments: Arguments) -> Result<RunAsk, &'static str> {
+/// What is asked of the broker.
+pub(super) fn ask(arguments: Arguments) -> Result<RunAsk, &'static str> {
     let files = arguments.files.unwrap_or_default().into_iter().map(|file| {
         let source = match (file.file_id, file.text, file.base64) {
             (Some(id), None, None) => FileSource::Upload(id),

@@ -203,11 +203,15 @@ fn argument_error(path: &str, why: &str) -> String {
     }
 }
 
+/// A tool's arguments, or what is wrong with which.
+pub(super) fn parse<T: Tool>(arguments: JsonObject) -> Result<T::Arguments, String> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        argument_error(&path, &why)
+    })
+}
+
 async fn call<T: Tool>(context: &Context<'_>, arguments: JsonObject) -> Result<Reply, Refusal> {
-    let arguments =
-        serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-            let (path, why) = (error.path().to_string(), error.inner().to_string());
-            context.refuse(T::ACTION, argument_error(&path, &why))
-        })?;
+    let arguments = parse::<T>(arguments).map_err(|why| context.refuse(T::ACTION, why))?;
     T::call(context, arguments).await
 }

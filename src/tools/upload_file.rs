@@ -49,6 +49,19 @@ pub(super) struct Output {
     expires_at: String,
 }
 
+/// What is asked of the broker.
+pub(super) enum Ask {
+    /// Content that stands in the call.
+    Inline(UploadAsk),
+    /// A file of this machine.
+    Local {
+        /// Where it goes.
+        path: String,
+        /// Where it lies.
+        local: String,
+    },
+}
+
 impl Tool for UploadFile {
     type Arguments = Arguments;
     type Output = Output;
@@ -65,37 +78,20 @@ not at all, replacing a file of the same path.";
     };
 
     async fn call(context: &Context<'_>, arguments: Arguments) -> Result<Reply, Refusal> {
-        let (broker, session) = (context.broker, arguments.session.as_deref());
-        let path = arguments.path;
-        let uploaded = match (arguments.text, arguments.base64, arguments.local_path) {
-            (Some(text), None, None) => {
-                let ask = UploadAsk {
-                    path,
-                    source: FileSource::Text(text),
-                };
+        let broker = context.broker;
+        let session = arguments.session.clone();
+        let session = session.as_deref();
+        let asked = ask(arguments).map_err(|message| context.refuse(Self::ACTION, message))?;
+        let uploaded = match asked {
+            Ask::Inline(ask) => {
                 broker
                     .upload(context.caller, session, ask, &context.cancelled)
                     .await?
             }
-            (None, Some(base64), None) => {
-                let ask = UploadAsk {
-                    path,
-                    source: FileSource::Base64(base64),
-                };
-                broker
-                    .upload(context.caller, session, ask, &context.cancelled)
-                    .await?
-            }
-            (None, None, Some(local)) => {
+            Ask::Local { path, local } => {
                 broker
                     .upload_local(context.caller, session, &path, &local, &context.cancelled)
                     .await?
-            }
-            _ => {
-                return Err(context.refuse(
-                    Self::ACTION,
-                    "give exactly one of `text`, `base64` and `local_path`",
-                ));
             }
         };
         let output = Output {
@@ -116,4 +112,15 @@ not at all, replacing a file of the same path.";
         };
         Reply::new(text, &output)
     }
+}
+
+pub(super) fn ask(arguments: Arguments) -> Result<Ask, &'static str> {
+    let path = arguments.path;
+    let source = match (arguments.text, arguments.base64, arguments.local_path) {
+        (Some(text), None, None) => FileSource::Text(text),
+        (None, Some(base64), None) => FileSource::Base64(base64),
+        (None, None, Some(local)) => return Ok(Ask::Local { path, local }),
+        _ => return Err("give exactly one of `text`, `base64` and `local_path`"),
+    };
+    Ok(Ask::Inline(UploadAsk { path, source }))
 }

@@ -68,13 +68,13 @@ pub(super) fn for_upstream<B: Body>(headers: &mut HeaderMap, body: &B, searched:
 }
 
 /// Leaves of an answer what is for the program. `Alt-Svc` would send it to protocols that do not exist here.
-pub(super) fn for_program(headers: &mut HeaderMap) {
+pub(crate) fn for_program(headers: &mut HeaderMap) {
     drop_hop_by_hop(headers);
     headers.remove(ALT_SVC);
 }
 
 /// Makes the length that an answer claims the one by which its body is read.
-pub(super) fn settle_length<B: Body>(answer: &mut Response<B>, method: &Method) {
+pub(crate) fn settle_length<B: Body>(answer: &mut Response<B>, method: &Method) {
     // What has no body says how long it would be.
     let bodiless = method == Method::HEAD || answer.status() == hyper::StatusCode::NOT_MODIFIED;
     if bodiless {

@@ -5,7 +5,7 @@
 
 mod body;
 mod destination;
-mod headers;
+pub(crate) mod headers;
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ const READ: usize = 16 * 1024;
 /// Lets through nothing but requests whose heads were vetted. After a refusal reads fail, and [`Verdict::refusal`] says
 /// why; nothing of the refused head was let through.
 #[derive(Debug)]
-pub(in crate::egress) struct Guard<T> {
+pub(crate) struct Guard<T> {
     io: T,
     /// Read and not yet let through.
     pending: BytesMut,
@@ -47,7 +47,7 @@ enum Free {
 
 /// What became of the heads so far; to be kept while a server of HTTP has the guard.
 #[derive(Clone, Debug, Default)]
-pub(in crate::egress) struct Verdict(Arc<State>);
+pub(crate) struct Verdict(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -57,19 +57,19 @@ struct State {
 
 impl Verdict {
     /// Why reads fail.
-    pub(in crate::egress) fn refusal(&self) -> Option<EgressDenial> {
+    pub(crate) fn refusal(&self) -> Option<EgressDenial> {
         self.0.refusal.get().copied()
     }
 
     /// Whether the connection has to end with the answer to the request that is being read: what follows its body is
     /// not vetted, since only the server finds the end of chunks.
-    pub(in crate::egress) fn must_close(&self) -> bool {
+    pub(crate) fn must_close(&self) -> bool {
         self.0.must_close.load(Ordering::Acquire)
     }
 }
 
 impl<T> Guard<T> {
-    pub(in crate::egress) fn new(io: T) -> Self {
+    pub(crate) fn new(io: T) -> Self {
         Self {
             io,
             pending: BytesMut::new(),
@@ -79,17 +79,17 @@ impl<T> Guard<T> {
         }
     }
 
-    pub(in crate::egress) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         self.verdict.clone()
     }
 
     /// The first line of a refused head, of which nothing was let through.
-    pub(in crate::egress) fn refused_line(&self) -> &[u8] {
+    pub(crate) fn refused_line(&self) -> &[u8] {
         first_line(&self.pending)
     }
 
     /// The stream, to write an answer to a refused head.
-    pub(in crate::egress) fn into_inner(self) -> T {
+    pub(crate) fn into_inner(self) -> T {
         self.io
     }
 

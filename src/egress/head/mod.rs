@@ -5,7 +5,7 @@
 
 mod guard;
 
-pub(super) use guard::Guard;
+pub(crate) use guard::Guard;
 
 use hyper::Uri;
 

@@ -11,7 +11,7 @@ const SHA512_BYTES: usize = 64;
 
 /// A SHA-256 or SHA-512 of a whole file. Weaker ones are no proof of anything, so there is no value for them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Digest {
+pub(crate) enum Digest {
     /// Python's.
     Sha256([u8; SHA256_BYTES]),
     /// JavaScript's.
@@ -20,7 +20,7 @@ pub(super) enum Digest {
 
 impl Digest {
     /// Parses lower-case hexadecimal digits, of which there are as many as one of the digests has.
-    pub(super) fn parse_hex(text: &str) -> Option<Self> {
+    pub(crate) fn parse_hex(text: &str) -> Option<Self> {
         if let Some(bytes) = unhex(text) {
             return Some(Self::Sha256(bytes));
         }
@@ -29,7 +29,7 @@ impl Digest {
 
     /// The SHA-512 of a value of subresource integrity, which is what npm calls `integrity`: digests apart by white space,
     /// each `<name>-<base64>`.
-    pub(super) fn of_integrity(text: &str) -> Option<Self> {
+    pub(crate) fn of_integrity(text: &str) -> Option<Self> {
         let base64 = text
             .split_ascii_whitespace()
             .find_map(|one| one.strip_prefix("sha512-"))?;
@@ -39,7 +39,7 @@ impl Digest {
     }
 
     /// The form that npm reads; none for Python's.
-    pub(super) fn integrity(&self) -> Option<String> {
+    pub(crate) fn integrity(&self) -> Option<String> {
         match self {
             Self::Sha256(_) => None,
             Self::Sha512(bytes) => Some(format!("sha512-{}", STANDARD.encode(bytes))),
@@ -47,7 +47,7 @@ impl Digest {
     }
 
     /// The file's name in the cache.
-    pub(super) fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         match self {
             Self::Sha256(_) => format!("sha256-{self}"),
             Self::Sha512(_) => format!("sha512-{self}"),
@@ -55,7 +55,7 @@ impl Digest {
     }
 
     /// Begins to compute a digest of the same kind.
-    pub(super) fn hasher(&self) -> Hasher {
+    pub(crate) fn hasher(&self) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
             Self::Sha512(_) => Hasher::Sha512(Box::new(Sha512::new())),
@@ -88,20 +88,20 @@ impl From<crate::types::Sha256> for Digest {
 
 /// A digest under way.
 #[derive(Debug)]
-pub(super) enum Hasher {
+pub(crate) enum Hasher {
     Sha256(Sha256),
     Sha512(Box<Sha512>),
 }
 
 impl Hasher {
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(hasher) => hasher.update(bytes),
             Self::Sha512(hasher) => hasher.update(bytes),
         }
     }
 
-    pub(super) fn finish(self) -> Digest {
+    pub(crate) fn finish(self) -> Digest {
         match self {
             Self::Sha256(hasher) => Digest::Sha256(hasher.finalize().into()),
             Self::Sha512(hasher) => Digest::Sha512(hasher.finalize().into()),
@@ -127,14 +127,14 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-pub(super) fn sha256(bytes: &[u8]) -> Digest {
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     let mut hasher = Hasher::Sha256(Sha256::new());
     hasher.update(bytes);
     hasher.finish()
 }
 
 #[cfg(test)]
-pub(super) fn sha512(bytes: &[u8]) -> Digest {
+pub(crate) fn sha512(bytes: &[u8]) -> Digest {
     let mut hasher = Hasher::Sha512(Box::default());
     hasher.update(bytes);
     hasher.finish()

@@ -12,10 +12,10 @@ use super::{digest::Digest, page::Link};
 use crate::config::HttpUrl;
 
 /// What the registry is asked for: the short form, where it has one.
-pub(super) const ACCEPT: &str =
+pub(crate) const ACCEPT: &str =
     "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8";
 /// What the gateway answers.
-pub(super) const MEDIA_TYPE: &str = "application/vnd.npm.install-v1+json";
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.npm.install-v1+json";
 /// The longest version or tag, in bytes (npm's own bound).
 const MAX_VERSION_BYTES: usize = 256;
 /// The scripts that an installer runs unless it is told not to.
@@ -23,7 +23,7 @@ const SCRIPTS: [&str; 3] = ["preinstall", "install", "postinstall"];
 
 /// One package, as it is kept.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
-pub(super) struct Package {
+pub(crate) struct Package {
     name: String,
     tags: BTreeMap<String, String>,
     versions: BTreeMap<String, Version>,
@@ -95,7 +95,7 @@ impl Package {
     ///
     /// # Errors
     /// What is no packument.
-    pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(name: &str, bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let Upstream { tags, versions } = serde_json::from_slice(bytes)?;
         let versions: BTreeMap<String, Version> = versions
             .into_iter()
@@ -118,7 +118,7 @@ impl Package {
 
     /// The packument as the gateway serves it below `files`, the absolute address of its files, and what its links lead
     /// to: `leads` says which of them may be followed from `page`, the packument's own address.
-    pub(super) fn render(
+    pub(crate) fn render(
         &self,
         page: &HttpUrl,
         files: &str,

@@ -12,12 +12,12 @@
 
 mod cache;
 mod client;
-mod digest;
+pub(crate) mod digest;
 mod gateway;
-mod javascript;
-mod page;
-mod path;
-mod python;
+pub(crate) mod javascript;
+pub(crate) mod page;
+pub(crate) mod path;
+pub(crate) mod python;
 mod registry;
 #[cfg(test)]
 mod tests;

@@ -8,20 +8,20 @@ use crate::{config::HttpUrl, types::PackageKind};
 
 /// A file that a page links to, and what it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(crate) struct Link {
     /// The digest that stands in the gateway's path.
-    pub(super) at: Digest,
+    pub(crate) at: Digest,
     /// The name that stands behind it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The digest of the file itself.
-    pub(super) digest: Digest,
+    pub(crate) digest: Digest,
     /// Where it is fetched from.
-    pub(super) url: HttpUrl,
+    pub(crate) url: HttpUrl,
 }
 
 /// What a registry says of one name.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
-pub(super) enum Page {
+pub(crate) enum Page {
     /// Of a project of Python's.
     Python(Project),
     /// Of a package of JavaScript's.
@@ -30,7 +30,7 @@ pub(super) enum Page {
 
 impl Page {
     /// Reads what a registry answered for `name`.
-    pub(super) fn read(
+    pub(crate) fn read(
         kind: PackageKind,
         name: &str,
         bytes: &[u8],
@@ -43,7 +43,7 @@ impl Page {
 
     /// The page as the gateway serves it, and its links. `url` is the page's own address, and `files` the gateway's for
     /// files.
-    pub(super) fn render(
+    pub(crate) fn render(
         &self,
         registry: &Registry,
         url: &HttpUrl,

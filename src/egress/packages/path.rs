@@ -8,7 +8,7 @@ const MAX_PATH_BYTES: usize = 1024;
 
 /// What a path asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// What the registry says of a name.
     Page(String),
     /// A file by its digest and its name.
@@ -16,7 +16,7 @@ pub(super) enum Asked {
 }
 
 /// Where the pages of a kind begin.
-pub(super) fn index(kind: PackageKind) -> &'static str {
+pub(crate) fn index(kind: PackageKind) -> &'static str {
     match kind {
         PackageKind::Python => "/python/simple/",
         PackageKind::JavaScript => "/javascript/",
@@ -24,7 +24,7 @@ pub(super) fn index(kind: PackageKind) -> &'static str {
 }
 
 /// Where the files of a kind begin.
-pub(super) fn files(kind: PackageKind) -> &'static str {
+pub(crate) fn files(kind: PackageKind) -> &'static str {
     match kind {
         PackageKind::Python => "/python/files/",
         PackageKind::JavaScript => "/javascript/files/",
@@ -33,7 +33,7 @@ pub(super) fn files(kind: PackageKind) -> &'static str {
 
 impl Asked {
     /// Reads a path. Only the slash of a scope may be escaped: nothing is decoded, so that nothing has two spellings.
-    pub(super) fn parse(kind: PackageKind, path: &str) -> Option<Self> {
+    pub(crate) fn parse(kind: PackageKind, path: &str) -> Option<Self> {
         if path.len() > MAX_PATH_BYTES {
             return None;
         }

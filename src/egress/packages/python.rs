@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// What the index is asked for, and what the gateway answers.
-pub(super) const MEDIA_TYPE: &str = "application/vnd.pypi.simple.v1+json";
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.pypi.simple.v1+json";
 /// What is behind a file's name where its metadata is meant (PEP 658).
-pub(super) const METADATA: &str = ".metadata";
+pub(crate) const METADATA: &str = ".metadata";
 /// The longest name of a file, in bytes: as file systems have it.
 const MAX_FILE_NAME_BYTES: usize = 255;
 /// The longest of the short texts that are passed on, in bytes.
@@ -30,7 +30,7 @@ const SOURCES: [&str; 2] = [".tar.gz", ".zip"];
 
 /// One project, as it is kept.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
-pub(super) struct Project {
+pub(crate) struct Project {
     name: String,
     files: Vec<File>,
 }
@@ -76,7 +76,7 @@ struct UpstreamFile {
 }
 
 /// Whether `name` is a project's in its normal form (PEP 503), in which installers ask for it.
-pub(super) fn is_normal_name(name: &str) -> bool {
+pub(crate) fn is_normal_name(name: &str) -> bool {
     is_python_name(name)
         && !name.contains("--")
         && name
@@ -89,7 +89,7 @@ impl Project {
     ///
     /// # Errors
     /// What is no page in JSON.
-    pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(name: &str, bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let page: Upstream = serde_json::from_slice(bytes)?;
         let mut seen = HashSet::new();
         Ok(Self {
@@ -105,7 +105,7 @@ impl Project {
 
     /// The page as the gateway serves it, and what its links lead to: `leads` says which of them may be followed from
     /// `page`, the page's own address.
-    pub(super) fn render(
+    pub(crate) fn render(
         &self,
         page: &HttpUrl,
         builds: bool,

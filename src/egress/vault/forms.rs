@@ -33,7 +33,7 @@ const LEAST_PART: usize = 16;
 
 /// Every form of a credential, which is ASCII without control characters, and of its long parts that no escaping
 /// changes: what is around them may be written in ways that nobody thought of.
-pub(super) fn of(credential: &str) -> Vec<Form> {
+pub(crate) fn of(credential: &str) -> Vec<Form> {
     let escaped = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
     let parts = credential
         .split(escaped)

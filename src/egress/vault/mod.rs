@@ -10,11 +10,11 @@
 //! credential may be spelt, [`search`] finds all of that in bytes that come in pieces.
 
 mod decode;
-mod forms;
+pub(crate) mod forms;
 mod inject;
 mod placeholder;
-mod redact;
-mod search;
+pub(crate) mod redact;
+pub(crate) mod search;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -43,11 +43,11 @@ const OF_THE_BYTES: [HeaderName; 7] = [
 /// There are more credentials, or longer ones, than can be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are more secrets in this run than can be searched for")]
-pub(super) struct TooMany;
+pub(crate) struct TooMany;
 
 /// Every credential that this run ever had.
 #[derive(Debug)]
-pub(super) struct Known(RwLock<Inner>);
+pub(crate) struct Known(RwLock<Inner>);
 
 struct Inner {
     credentials: Vec<Secret>,
@@ -59,7 +59,7 @@ impl Known {
     ///
     /// # Errors
     /// [`TooMany`].
-    pub(super) fn new(credentials: Vec<Secret>) -> Result<Self, TooMany> {
+    pub(crate) fn new(credentials: Vec<Secret>) -> Result<Self, TooMany> {
         if credentials.len() > MAX_CREDENTIALS {
             return Err(TooMany);
         }
@@ -108,11 +108,11 @@ impl fmt::Debug for Inner {
 
 /// Finds the secrets of one run in answers. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(in crate::egress) struct Redactor(Arc<Known>);
+pub(crate) struct Redactor(Arc<Known>);
 
 /// What is done with the body of one answer.
 #[derive(Debug)]
-pub(in crate::egress) enum Plan {
+pub(crate) enum Plan {
     /// There is none, and what comes in its place over HTTP/2 all the same must not pass.
     Empty,
     /// It passes as it is: the operator lets pass what cannot be searched.
@@ -126,15 +126,15 @@ pub(in crate::egress) enum Plan {
 /// A body that cannot be decoded, or grows too much when it is: the answer must end here, as a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body of the answer is not what its coding says, or grows too much when it is decoded")]
-pub(in crate::egress) struct Unreadable;
+pub(crate) struct Unreadable;
 
 impl Redactor {
-    pub(super) fn new(known: Arc<Known>) -> Self {
+    pub(crate) fn new(known: Arc<Known>) -> Self {
         Self(known)
     }
 
     /// Takes secrets out of headers or trailers.
-    pub(in crate::egress) fn headers(&self, headers: &mut HeaderMap) {
+    pub(crate) fn headers(&self, headers: &mut HeaderMap) {
         let searcher = self.0.searcher();
         let telling: Vec<HeaderName> = headers
             .keys()
@@ -155,7 +155,7 @@ impl Redactor {
 
     /// Takes secrets out of an answer's head, and says what is to be done with its body. `to_head` says that the
     /// request was a HEAD, whose answer has no body whatever its head says.
-    pub(in crate::egress) fn plan(
+    pub(crate) fn plan(
         &self,
         head: &mut Parts,
         to_head: bool,
@@ -233,7 +233,7 @@ pub(super) fn narrow_codings(headers: &mut HeaderMap) {
 }
 
 /// Takes secrets out of one body that comes in pieces, and undoes its coding.
-pub(in crate::egress) struct BodyRedactor {
+pub(crate) struct BodyRedactor {
     known: Arc<Known>,
     /// None after an error.
     decoder: Option<Decoder>,
@@ -244,13 +244,13 @@ pub(in crate::egress) struct BodyRedactor {
 impl BodyRedactor {
     /// The longest piece that should be pushed at a time, in bytes: whoever has a longer one cuts it. What one push
     /// returns can be as many times longer as the coding allows, and lies in memory at once.
-    pub(in crate::egress) const MAX_PIECE: usize = 16 * 1024;
+    pub(crate) const MAX_PIECE: usize = 16 * 1024;
 
     /// The next piece as it came; returns what may go inside by now, perhaps nothing.
     ///
     /// # Errors
     /// [`Unreadable`]: nothing more may be sent inside.
-    pub(in crate::egress) fn push(&mut self, piece: &[u8]) -> Result<Bytes, Unreadable> {
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<Bytes, Unreadable> {
         let mut decoder = self.decoder.take().ok_or(Unreadable)?;
         decoder.push(piece, &mut self.held)?;
         self.decoder = Some(decoder);
@@ -261,7 +261,7 @@ impl BodyRedactor {
     ///
     /// # Errors
     /// [`Unreadable`] where the end came too early: the answer must not look complete.
-    pub(in crate::egress) fn finish(mut self) -> Result<Bytes, Unreadable> {
+    pub(crate) fn finish(mut self) -> Result<Bytes, Unreadable> {
         let decoder = self.decoder.take().ok_or(Unreadable)?;
         decoder.finish(&mut self.held)?;
         Ok(self.clean(true))

@@ -8,7 +8,7 @@ use super::forms::{self, Form};
 use crate::types::Secret;
 
 /// What stands where a credential stood. The same for all of them, so that it says nothing about which it was.
-pub(super) const NOTE: &str = "[belljar: secret removed]";
+pub(crate) const NOTE: &str = "[belljar: secret removed]";
 /// Up to how many bytes of forms the faster table is built, which takes up to 1 KiB for each of them; beyond, a table
 /// that is a little slower and takes some 16. Stops long credentials from filling the memory.
 const MAX_FAST_BYTES: usize = 16 * 1024;

@@ -33,7 +33,7 @@ enum Piece {
 
 /// What the container writes to its standard output; its standard error goes to the log.
 #[derive(Debug)]
-pub(super) struct Demux<R> {
+pub(crate) struct Demux<R> {
     inner: R,
     buffer: Vec<u8>,
     /// What of the buffer was read and not yet handed on.
@@ -47,7 +47,7 @@ pub(super) struct Demux<R> {
 
 impl<R: AsyncRead + Unpin> Demux<R> {
     /// `first` is what has been read of the stream already.
-    pub(super) fn new(inner: R, first: &[u8], log: Log) -> Self {
+    pub(crate) fn new(inner: R, first: &[u8], log: Log) -> Self {
         let mut buffer = first.to_vec();
         buffer.resize(FIRST_BUFFER.max(first.len()), 0);
         Self {
@@ -132,7 +132,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for Demux<R> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = out.filled().len();
-        while this.take(out)? && out.filled().len() == before {
+        loop {
+            let more = this.take(out);
+            // What came before a wrong header is handed on first: a read that fails has read nothing. The header is
+            // still there for the next one.
+            if out.filled().len() > before || !more? {
+                return Poll::Ready(Ok(()));
+            }
             if ready!(this.poll_fill(context))? == 0 {
                 return Poll::Ready(if this.left == 0 && this.end == 0 {
                     Ok(())
@@ -141,7 +147,6 @@ impl<R: AsyncRead + Unpin> AsyncRead for Demux<R> {
                 });
             }
         }
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -245,10 +250,15 @@ mod tests {
             &[3, 0, 0, 0, 0, 0, 0, 1, b'x'],
             &[1, 1, 0, 0, 0, 0, 0, 1, b'x'],
         ] {
-            let parts = vec![piece(1, 2, b"ok"), wrong.to_vec()];
-            let (whole, end, _) = read(&[], parts, 1);
-            assert_eq!(whole, b"ok");
-            assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            let whole = [&piece(1, 2, b"ok"), wrong].concat();
+            for (parts, step) in [
+                (vec![piece(1, 2, b"ok"), wrong.to_vec()], 1),
+                (vec![whole], 100),
+            ] {
+                let (whole, end, _) = read(&[], parts, step);
+                assert_eq!(whole, b"ok", "{step} at a time");
+                assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            }
         }
     }
 }

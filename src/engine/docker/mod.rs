@@ -10,7 +10,7 @@
 )]
 
 mod attach;
-mod demux;
+pub(crate) mod demux;
 mod failure;
 mod report;
 mod request;

@@ -194,9 +194,9 @@ pub enum ManifestError {
 
 /// An `image.toml` that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Manifest {
-    pub(super) image: Image,
-    pub(super) summary: String,
+pub(crate) struct Manifest {
+    pub(crate) image: Image,
+    pub(crate) summary: String,
 }
 
 #[derive(Deserialize)]
@@ -262,7 +262,7 @@ fn default_shm_mib() -> u32 {
 }
 
 /// Reads the `image.toml` of the folder `image`.
-pub(super) fn parse(image: &str, text: &str) -> Result<Manifest, ManifestError> {
+pub(crate) fn parse(image: &str, text: &str) -> Result<Manifest, ManifestError> {
     let owned = || image.to_owned();
     let raw: RawManifest = toml::from_str(text).map_err(|error| ManifestError::Syntax {
         image: owned(),

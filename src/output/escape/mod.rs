@@ -6,10 +6,16 @@
 //! for a stray one must see it. A backslash of the program's own is not doubled (code stays readable);
 //! where that matters, the raw stream is kept.
 
+#[cfg(any(test, fuzzing))]
+mod reference;
+
 use std::fmt::Write as _;
 
 use super::window::Window;
 use crate::types::visible;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use reference::reference;
 
 /// The most text shown of one stream, in bytes after escaping, with the line about what is omitted.
 /// More would push the conversation itself out of a model's context.
