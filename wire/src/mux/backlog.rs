@@ -189,7 +189,11 @@ impl Backlogs {
     pub(super) fn wake_later(&self, context: &Context<'_>) -> bool {
         let mut inner = self.lock();
         let waker = context.waker();
-        if !inner.driver.as_ref().is_some_and(|old| old.will_wake(waker)) {
+        if !inner
+            .driver
+            .as_ref()
+            .is_some_and(|old| old.will_wake(waker))
+        {
             inner.driver = Some(waker.clone());
         }
         inner.drained.is_empty()

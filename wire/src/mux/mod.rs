@@ -195,10 +195,7 @@ where
         Side::Guest => Mode::Server,
     };
     let backlogs = Backlogs::default();
-    let sieve = Sieve::new(
-        BufWriter::with_capacity(WRITE_BUFFER, io),
-        backlogs.clone(),
-    );
+    let sieve = Sieve::new(BufWriter::with_capacity(WRITE_BUFFER, io), backlogs.clone());
     let (open, requests) = mpsc::unbounded();
     let admission = Admission::default();
     let gate = admission.gate();

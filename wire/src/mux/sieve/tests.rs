@@ -94,7 +94,10 @@ fn bytes_that_nobody_reads_cost_what_they_are_and_come_out_whole() {
     let mut stream = world.open();
     let bytes: Vec<u8> = (0..=250).cycle().take(WINDOW).collect();
     for byte in &bytes {
-        let _ = world.guest.write_all(&data(0, OURS, &[*byte])).now_or_never();
+        let _ = world
+            .guest
+            .write_all(&data(0, OURS, &[*byte]))
+            .now_or_never();
     }
     assert!(world.say(&frame(DATA, FIN, OURS, 0)).is_pending());
     assert_eq!(world.server.backlogs.frames(), MAX_UNREAD);
@@ -141,7 +144,11 @@ fn a_reset_lets_go_of_what_is_held_back() {
 fn a_reader_that_waits_is_woken_by_what_was_held_back() {
     let mut world = World::new();
     let mut stream = world.open();
-    assert!(world.say(&data(0, OURS, b"x").repeat(MAX_UNREAD + 1)).is_pending());
+    assert!(
+        world
+            .say(&data(0, OURS, b"x").repeat(MAX_UNREAD + 1))
+            .is_pending()
+    );
     let (waker, woken) = futures_test();
     let mut context = Context::from_waker(&waker);
     assert!(Pin::new(&mut world.server).poll(&mut context).is_pending());
@@ -191,7 +198,10 @@ fn what_breaks_the_multiplexer_s_rules_ends_the_connection() {
             [frame(DATA, RST, OURS, 0), data(0, OURS, b"y")].concat(),
         ),
         ("a reset with bytes", data(RST, OURS, b"x")),
-        ("an end in a window update", frame(WINDOW_UPDATE, FIN, OURS, 0)),
+        (
+            "an end in a window update",
+            frame(WINDOW_UPDATE, FIN, OURS, 0),
+        ),
         (
             "windows that overflow",
             frame(WINDOW_UPDATE, 0, OURS, u32::MAX).repeat(2),
