@@ -205,11 +205,17 @@ impl World {
     }
 
     /// What the kernel says of the server's memory, in KiB.
-    pub(crate) fn memory(&self, key: &str) -> u64 {
+    fn memory(&self, key: &str) -> u64 {
         let path = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(path).unwrap();
         let line = status.lines().find(|line| line.starts_with(key)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// What the server held more at its peak since [`Self::mark`] gave `before`, in MiB.
+    pub(crate) fn peak_since(&self, before: u64) -> f64 {
+        let more = self.memory("VmHWM:").saturating_sub(before);
+        f64::from(u32::try_from(more).unwrap()) / 1024.0
     }
 
     /// Begins to look for the peak anew; what the server holds now, in KiB.

@@ -3,8 +3,8 @@
 use belljar_wire::{
     PROTOCOL,
     message::{
-        EndedBy, EntryKind, Exit, ExitStatus, FromEgress, FromHello, FromList, FromRun, GuestError,
-        ReadEnd, Ready,
+        EndedBy, EntryKind, Exit, ExitStatus, FromEgress, FromHello, FromList, FromRun, FromWarm,
+        GuestError, ReadEnd, Ready,
     },
 };
 
@@ -20,13 +20,11 @@ pub enum At {
     Start,
     /// The hello.
     Hello,
-    /// A ping.
-    Ping,
     /// An interpreter that waits.
     Warm,
     /// A program.
     Run,
-    /// The end of a program.
+    /// The end of a program, before it has ended itself.
     Kill,
     /// A file to write.
     Write,
@@ -45,8 +43,12 @@ pub enum Call {
     Run,
     /// `run_code` with an egress profile.
     Egress,
+    /// `run_code` of a program that may take a minute.
+    Long,
     /// `run_code` in a session.
     Session,
+    /// `run_code` while sandboxes wait.
+    Pool,
     /// `list_files`.
     List,
     /// `fetch_artifact` of a session's file.
@@ -60,6 +62,8 @@ pub enum Call {
 pub enum Expect {
     /// The container is killed; the run, or the session, is `sandbox_lost`.
     Lost,
+    /// The same, or the end at the deadline where the machine is too slow for the bound to be reached before.
+    LostOrLate,
     /// The lie is harmless, or about something that is shown as a claim: the call ends with this status, or without an
     /// error where it is no run.
     Status(&'static str),
@@ -68,7 +72,7 @@ pub enum Expect {
     /// The guest is taken for one that is not ours: another is put in its place, and the call is served.
     Replaced,
 }
-use Expect::{Lost, NoStart, Replaced, Status};
+use Expect::{Lost, LostOrLate, NoStart, Replaced, Status};
 
 /// One row.
 pub struct Lie {
@@ -160,14 +164,14 @@ fn stop_oneself() -> ! {
 pub const LIES: &[Lie] = &[
     // Below the multiplexer: the daemon's stream, and no multiplexer at all.
     row("text instead of frames", Call::Run, At::Start, Replaced, |v| v.raw(&WORDS.repeat(20))),
-    row("zeros for ever", Call::Run, At::Start, NoStart, |v| v.forever(&[0; 4096])),
+    row("zeros for ever", Call::Run, At::Start, Replaced, |v| v.forever(&[0; 4096])),
     row("0xff for ever", Call::Run, At::Start, Replaced, |v| v.forever(&[0xff; 4096])),
     row("standard error for ever, and then the truth", Call::Run, At::Hello, Status("exited"), |v| {
         for _ in 0..2000 { eprint!("{}", String::from_utf8_lossy(&WORDS.repeat(50))); }
         v.ready();
     }),
     row("headers of the daemon's on standard error", Call::Run, At::Run, Status("exited"), |v| {
-        for _ in 0..1000 { eprint!("\u{1}\0\0\0\0\0\0\u{8}{}", "\u{2}\0\0\0\u{7f}\u{7f}\u{7f}\u{7f}"); }
+        for _ in 0..1000 { eprint!("\u{1}\0\0\0\0\0\0\u{8}\u{2}\0\0\0\u{7f}\u{7f}\u{7f}\u{7f}"); }
         v.started(); v.exited();
     }),
     // The hello.
@@ -332,12 +336,30 @@ pub const LIES: &[Lie] = &[
         v.on_stream(&names);
     }),
     list("an exit instead of a listing", Lost, |_| std::process::exit(0)),
+    // In a session, and for so long that the server asks whether it is still there.
+    row("output before the beginning, in a session", Call::Session, At::Run, Lost, |v| v.piece(STDOUT, WORDS)),
+    row("no end, in a session", Call::Session, At::Run, Status("timed_out"), Voice::started),
+    row("a pong of another number", Call::Long, At::Run, Lost, |v| {
+        v.started(); v.pong = |v, number| v.control(&FromHello::Pong(number + 1));
+    }),
+    row("a pong twice", Call::Long, At::Run, Lost, |v| {
+        v.started(); v.pong = |v, number| { v.control(&FromHello::Pong(number)); v.control(&FromHello::Pong(number)); };
+    }),
+    row("no pong", Call::Long, At::Run, Lost, |v| { v.started(); v.pong = |_, _| {}; }),
+    // In the pool. What a call gets of it depends on what died when; the test says what must hold.
+    row("an interpreter that never waits", Call::Pool, At::Warm, Status("exited"), |_| {}),
+    row("an interpreter of bytes", Call::Pool, At::Warm, Status("exited"), |v| v.piece(STDOUT, WORDS)),
+    row("an interpreter that waits twice", Call::Pool, At::Warm, Status("exited"), |v| {
+        v.control(&FromWarm::Ready); v.control(&FromWarm::Ready); v.end();
+    }),
+    row("an exit while it waits", Call::Pool, At::Warm, Status("exited"), |_| std::process::exit(0)),
+    row("pings while it waits", Call::Pool, At::Warm, Status("exited"), |v| v.forever(&header(PING, SYN, 0, 1))),
     // The multiplexer, while a program is said to run.
     run("a million streams", Lost, |v| { v.started(); million(v, |at| header(DATA, SYN, 2 + 2 * at, 0).to_vec()); }),
     run("a million streams, each cut at once", Lost, |v| { v.started(); million(v, |at| {
         [header(DATA, SYN, 2 + 2 * at, 0), header(DATA, RST, 2 + 2 * at, 0)].concat()
     }); }),
-    run("a stream of the server's number", Lost, |v| { v.started(); v.data(SYN, 2 * MILLION as u32 + 1, WORDS); }),
+    run("a stream of the server's number", Lost, |v| { v.started(); v.data(SYN, 2_000_001, WORDS); }),
     run("a stream with number 0", Lost, |v| { v.started(); v.data(SYN, 0, WORDS); }),
     run("windows that overflow", Lost, |v| {
         v.started(); let stream = v.stream;
@@ -366,17 +388,18 @@ pub const LIES: &[Lie] = &[
     }),
     // The way out.
     row("a way out that cannot be opened", Call::Egress, At::Egress, NoStart, |v| v.control(&FromEgress::Failed(GuestError::Busy))),
-    row("a way out of bytes", Call::Egress, At::Egress, Lost, |v| v.piece(STDOUT, WORDS)),
-    row("an exit at the way out", Call::Egress, At::Egress, Lost, |_| std::process::exit(0)),
+    // Nothing has begun: the call says that the sandbox is lost, and there is no run.
+    row("a way out of bytes", Call::Egress, At::Egress, NoStart, |v| v.piece(STDOUT, WORDS)),
+    row("an exit at the way out", Call::Egress, At::Egress, NoStart, |_| std::process::exit(0)),
     row("a way out that is opened twice", Call::Egress, At::Egress, Lost, |v| { v.opened(); v.opened(); }),
-    row("a way out that ends at once", Call::Egress, At::Egress, Status("exited"), |v| { v.opened(); v.end(); }),
+    row("a way out that ends at once", Call::Egress, At::Egress, Lost, |v| { v.opened(); v.end(); }),
     row("a stream without a door", Call::Run, At::Run, Lost, |v| { v.started(); v.data(SYN, OWN, b"GET http://plain.lab.test/ HTTP/1.1\r\n"); }),
     egress("more connections than there may be", Lost, |v| { v.started(); for at in 0..40 { v.data(SYN, OWN + 2 * at, b"G"); } }),
     egress("a million connections, each cut at once", Lost, |v| { v.started(); million(v, |at| {
         [&header(DATA, SYN, OWN + 2 * at, 0)[..], &header(DATA, RST, OWN + 2 * at, 0)].concat()
     }); }),
     egress("the same connection twice", Lost, |v| { v.started(); v.data(SYN, OWN, b"G"); v.data(SYN, OWN, b"G"); }),
-    egress("connections full of tiny frames that nobody reads", Lost, |v| {
+    egress("connections full of tiny frames that nobody reads", LostOrLate, |v| {
         v.started();
         // A server that never answers: nothing is read behind the request.
         let server = v.variable("SERVER");
@@ -394,7 +417,7 @@ pub const LIES: &[Lie] = &[
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }),
-    egress("everything at once on every stream", Lost, |v| {
+    egress("everything at once on every stream", LostOrLate, |v| {
         v.started();
         let stream = v.stream;
         let mut all = Vec::new();

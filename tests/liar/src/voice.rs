@@ -59,6 +59,8 @@ pub struct Voice {
     pub stream: u32,
     /// What came on each stream and is not a whole frame yet, and what its request was.
     streams: HashMap<u32, (Vec<u8>, Option<Request>)>,
+    /// What it says to a ping of this number.
+    pub pong: fn(&mut Self, u64),
     /// Bytes of a file that are still to come, by stream.
     writes: HashMap<u32, u64>,
 }
@@ -72,6 +74,7 @@ impl Voice {
             out: std::io::stdout(),
             stream: 0,
             streams: HashMap::new(),
+            pong: |v, number| v.control(&FromHello::Pong(number)),
             writes: HashMap::new(),
         }
     }
@@ -142,9 +145,8 @@ impl Voice {
             match self.streams[&stream].1 {
                 Some(Request::Hello(_)) => {
                     let ToHello::Ping(number) = message(payload);
-                    self.answer(At::Ping, stream, |v| {
-                        v.control(&FromHello::Pong(number));
-                    });
+                    self.stream = stream;
+                    (self.pong)(self, number);
                 }
                 Some(Request::Write(_)) if kind == FILE => self.wrote(stream, payload.len() as u64),
                 _ => {}
