@@ -206,7 +206,9 @@ impl Met for Lie {
     fn is_met_by(&self, answer: &Answer) -> bool {
         match self.expect {
             Expect::Lost => answer.status == "sandbox_lost",
-            Expect::LostOrLate => ["sandbox_lost", "timed_out"].contains(&answer.status.as_str()),
+            Expect::LostOrLate => {
+                ["sandbox_lost", "timed_out", "output_limit"].contains(&answer.status.as_str())
+            }
             Expect::Status(status) => answer.status == status,
             Expect::NoStart => answer.status == "error",
             Expect::Replaced => {
