@@ -12,6 +12,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
     exchange::{self, Way},
+    frames::Frames,
     head::MAX_HEAD_BYTES,
     http,
     ledger::Refused,
@@ -85,6 +86,8 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let way = Arc::new(way);
+    let frames = Frames::new(stream);
+    let flooded = frames.flooded();
     let service = service_fn(|request| {
         let (relay, way) = (Arc::clone(relay), Arc::clone(&way));
         async move { Ok::<_, Infallible>(exchange::answer(&relay, &way, request).await) }
@@ -96,9 +99,14 @@ where
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(MAX_SEND_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(frames), service)
         .await;
-    if let Err(error) = ended {
+    if flooded.get() {
+        let what = way
+            .endpoint()
+            .map_or(Refused::Unparsed(b""), Refused::Endpoint);
+        relay.ledger.denied(what, EgressDenial::TooManyFrames);
+    } else if let Err(error) = ended {
         tracing::debug!(%error, "a connection from inside ended");
     }
 }

@@ -9,7 +9,7 @@
 //! # Theory of operation
 //! [`front`] takes a connection from inside and finds out what it wants, over HTTP or [`socks`]; [`tunnel`] passes TLS
 //! through after a look at its first message ([`client_hello`]); [`intercept`] ends TLS with a certificate of the run's
-//! own [`authority`]; [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what
+//! own [`authority`], and counts the frames of HTTP/2 ([`frames`]); [`exchange`] takes one request, whatever way it came, and [`upstream`] sends it on over what
 //! [`dial`] opens. Heads of HTTP/1 are vetted by [`head`] before a server of HTTP reads them, [`meter`] charges every
 //! byte outside to the budget, and [`reply`] is what a program is told of a denial.
 //! [`ledger`] asks the policy, keeps the budget, counts, and has each decision recorded before it takes effect.
@@ -22,6 +22,7 @@ mod dial;
 pub(crate) mod exchange;
 #[cfg(test)]
 mod fixtures;
+mod frames;
 mod front;
 mod gather;
 pub mod head;

@@ -141,6 +141,40 @@ for _ in range(60):
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn frames_of_http2_without_a_request_end_their_connection() {
+    let world = World::new(CONFIG).await;
+    let ran = world
+        .python(
+            "lab",
+            r#"
+frame = lambda kind, body: len(body).to_bytes(3, "big") + bytes([kind, 0, 0, 0, 0, 0]) + body
+s = secure("files.lab.test", alpn=["h2"])
+sent = 0
+try:
+    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, b""))
+    s.settimeout(0.001)
+    while sent < 3_000_000:
+        try: s.sendall(frame(6, b"12345678") * 500)
+        except TimeoutError: break
+        sent += 500
+        try:
+            while s.recv(1 << 16): pass
+            break
+        except (TimeoutError, ssl.SSLWantReadError): pass
+except OSError: pass
+print("cut", 0 < sent < 3_000_000)
+fetch(f"https://files.lab.test:{TLS}/echo")
+"#,
+        )
+        .await;
+    let stdout = ran.ok();
+    assert!(stdout.contains("cut True\n"), "{stdout}");
+    assert!(stdout.contains("200 "), "{stdout}");
+    assert_eq!(ran.denied(), ["too_many_frames"], "{stdout}");
+    world.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_connections_at_once_are_shed() {
     let world = World::new(CONFIG).await;
     let ran = world

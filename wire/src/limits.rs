@@ -42,3 +42,16 @@ pub const MAX_STREAMS: usize = MAX_OPEN + MAX_TUNNELS;
 /// those included that have ended and are not yet forgotten: the first window is less than what is in
 /// flight on the way through the daemon, so that output at full speed would wait for every update of it.
 pub const MAX_WINDOWS: usize = 24 * 1024 * 1024;
+
+/// Frames of one stream that the multiplexer holds and nobody has read yet; what comes beyond is put together first. Each
+/// costs some 100 bytes whatever it carries: stops a program or a guest that sends byte by byte into a stream which
+/// nobody reads from making the other side hold many times what it sent. Without a bound: [`MAX_WINDOWS`] times 100.
+pub const MAX_UNREAD: usize = 256;
+
+/// Frames that bring nothing (pings, empty ones, those of streams that are over) that may come at once. Stops a guest
+/// from keeping a processor of the server busy for ever. As many as the first window of a stream that the server has
+/// let go of may still bring, byte by byte.
+pub const IDLE_FRAMES: u32 = 256 * 1024;
+
+/// Frames that bring nothing that may come per second besides [`IDLE_FRAMES`].
+pub const IDLE_FRAMES_PER_SECOND: u32 = 8 * 1024;

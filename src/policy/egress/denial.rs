@@ -69,6 +69,9 @@ pub enum EgressDenial {
     /// More connections at a time than the budget has.
     #[error("too many connections at once")]
     TooManyConnections,
+    /// More frames of HTTP/2 that ask for nothing than one connection may send: pings, settings, resets, empty pieces.
+    #[error("the connection sent more HTTP/2 frames without a request than it may")]
+    TooManyFrames,
     /// More bytes sent than the budget has.
     #[error("this run has sent as many bytes as it may")]
     TooMuchSent,
@@ -114,6 +117,7 @@ impl EgressDenial {
             Self::Protocol => "protocol",
             Self::TooManyRequests => "too_many_requests",
             Self::TooManyConnections => "too_many_connections",
+            Self::TooManyFrames => "too_many_frames",
             Self::TooMuchSent => "too_much_sent",
             Self::TooMuchReceived => "too_much_received",
             Self::TooLong => "too_long",

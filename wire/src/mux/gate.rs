@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures_channel::mpsc;
 use futures_util::StreamExt as _;
 
+use super::backlog::Reader;
 use super::{MuxError, Stream};
 use crate::limits::MAX_TUNNELS;
 
@@ -45,7 +46,12 @@ impl Admission {
     }
 
     /// Takes in a stream that the other side has opened; at most `most` are alive.
-    pub(super) fn admit(&self, inner: yamux::Stream, most: usize) -> Result<(), MuxError> {
+    pub(super) fn admit(
+        &self,
+        inner: yamux::Stream,
+        backlog: Reader,
+        most: usize,
+    ) -> Result<(), MuxError> {
         match &mut *lock(&self.0) {
             State::Never => Err(MuxError::UnexpectedStream),
             State::Open { permits, .. } if Arc::strong_count(permits) > most => {
@@ -54,6 +60,7 @@ impl Admission {
             State::Open { streams, permits } => {
                 let stream = Stream {
                     inner,
+                    backlog,
                     _permit: Arc::clone(permits),
                 };
                 // Nobody takes streams any more: dropping it resets it.

@@ -5,13 +5,15 @@
 //! here spawns a task, so that the guest can run it without a thread and the server can tie it to a
 //! connection's life. A stream that the other side opens where none may be ends the connection.
 
+mod backlog;
 mod gate;
+mod sieve;
 mod tunnel;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt as _;
@@ -20,8 +22,10 @@ use yamux::{Connection, ConnectionError, Mode};
 
 use crate::limits::{MAX_DATA, MAX_OPEN, MAX_STREAMS, MAX_TUNNELS, MAX_WINDOWS};
 
+use backlog::{Backlogs, Reader};
 use gate::Admission;
 pub use gate::{Gate, Incoming};
+use sieve::Sieve;
 pub use tunnel::Tunnel;
 
 /// One frame of ours and its header go out as one frame of the multiplexer.
@@ -90,6 +94,8 @@ pub enum MuxError {
 #[derive(Debug)]
 pub struct Stream {
     inner: yamux::Stream,
+    /// Told of what was read. After the stream itself: what comes when that is gone is for nobody.
+    backlog: Reader,
     /// Counts towards the bound of its kind while the stream lives.
     _permit: Arc<()>,
 }
@@ -108,7 +114,9 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let count = ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        self.backlog.took(count);
+        Poll::Ready(Ok(count))
     }
 }
 
@@ -162,7 +170,8 @@ impl Opener {
 #[must_use = "nothing moves unless the driver is polled"]
 #[derive(Debug)]
 pub struct Driver<T> {
-    connection: Connection<BufWriter<T>>,
+    connection: Connection<Sieve<BufWriter<T>>>,
+    backlogs: Backlogs,
     side: Side,
     requests: mpsc::UnboundedReceiver<OpenReply>,
     waiting: Option<OpenReply>,
@@ -171,7 +180,7 @@ pub struct Driver<T> {
 }
 
 /// Starts the multiplexer on a byte stream. The streams in flight are bounded by
-/// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`]. Small reads of `io` must be cheap, since the
+/// [`MAX_STREAMS`], the memory by [`MAX_WINDOWS`] and [`crate::limits::MAX_UNREAD`]. Small reads of `io` must be cheap, since the
 /// multiplexer reads each of its headers alone: whoever made `io` knows whether it needs a buffer.
 pub fn connect<T>(io: T, side: Side) -> (Opener, Gate, Driver<T>)
 where
@@ -185,12 +194,14 @@ where
         Side::Server => Mode::Client,
         Side::Guest => Mode::Server,
     };
-    let buffered = BufWriter::with_capacity(WRITE_BUFFER, io);
+    let backlogs = Backlogs::default();
+    let sieve = Sieve::new(BufWriter::with_capacity(WRITE_BUFFER, io), backlogs.clone());
     let (open, requests) = mpsc::unbounded();
     let admission = Admission::default();
     let gate = admission.gate();
     let driver = Driver {
-        connection: Connection::new(buffered, config, mode),
+        connection: Connection::new(sieve, config, mode),
+        backlogs,
         side,
         requests,
         waiting: None,
@@ -220,6 +231,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
             match self.connection.poll_new_outbound(context) {
                 Poll::Ready(Ok(inner)) => {
                     let stream = Stream {
+                        backlog: self.backlogs.reader(inner.id().val()),
                         inner,
                         _permit: Arc::clone(&self.permits),
                     };
@@ -243,7 +255,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Driver<T> {
             self.poll_open(context)?;
             match self.connection.poll_next_inbound(context) {
                 Poll::Ready(Some(Ok(inner))) => {
-                    self.admission.admit(inner, self.side.most_admitted())?;
+                    let backlog = self.backlogs.reader(inner.id().val());
+                    let most = self.side.most_admitted();
+                    self.admission.admit(inner, backlog, most)?;
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),

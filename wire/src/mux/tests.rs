@@ -7,15 +7,15 @@ use super::*;
 
 /// Both ends of a byte stream in memory.
 #[derive(Clone, Debug, Default)]
-struct Pipe(Arc<std::sync::Mutex<(Vec<u8>, bool)>>);
+pub(super) struct Pipe(Arc<std::sync::Mutex<(std::collections::VecDeque<u8>, bool)>>);
 
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     read: Pipe,
     write: Pipe,
 }
 
-fn pipe() -> (End, End) {
+pub(super) fn pipe() -> (End, End) {
     let (left, right) = (Pipe::default(), Pipe::default());
     (
         End {
@@ -44,8 +44,9 @@ impl AsyncRead for End {
             };
         }
         let count = pipe.0.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&pipe.0[..count]);
-        pipe.0.drain(..count);
+        for (slot, byte) in buffer.iter_mut().zip(pipe.0.drain(..count)) {
+            *slot = byte;
+        }
         Poll::Ready(Ok(count))
     }
 }
@@ -56,7 +57,7 @@ impl AsyncWrite for End {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        self.write.0.lock().unwrap().0.extend_from_slice(bytes);
+        self.write.0.lock().unwrap().0.extend(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -1,0 +1,220 @@
+//! A guest in hostile hands, as PID 1 in real containers of the real server: whatever it says, the server stays within
+//! its memory, answers in time, removes the container, and serves the next call. Needs a Docker daemon behind a Unix
+//! socket, with the image `belljar/bash:latest`.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod liar;
+mod proxy;
+mod world;
+
+use std::fmt::Write as _;
+
+use belljar_test_liar::lies::{At, Call, Expect, LIES, Lie};
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+
+/// What one lying guest may make the server hold at its worst, in MiB: twice the windows of its connection (what is held
+/// back grows by doubling), and as much again as any run takes.
+const BOUND_MIB: f64 = 64.0;
+
+fn about_a_program(lie: &Lie) -> bool {
+    lie.at == At::Run && matches!(lie.call, Call::Run | Call::Session)
+}
+
+/// The head of the table that each test prints.
+const HEAD: &str = "| lie | outcome | peak MiB |\n|---|---|---|\n";
+
+/// What came of a call.
+struct Answer {
+    /// The status of a run, or of the session afterwards; `error` where nothing was started.
+    status: String,
+    result: Value,
+}
+
+#[test]
+fn a_guest_that_lies_before_it_greets() {
+    tell(|lie| matches!(lie.at, At::Start | At::Hello));
+}
+
+#[test]
+fn a_guest_that_lies_about_a_program() {
+    tell(|lie| about_a_program(lie));
+}
+
+#[test]
+fn a_guest_that_lies_to_pings() {
+    tell(|lie| lie.call == Call::Long);
+}
+
+#[test]
+fn a_guest_that_lies_about_files() {
+    tell(|lie| matches!(lie.call, Call::List | Call::Fetch | Call::Upload));
+}
+
+#[test]
+fn a_guest_that_lies_on_the_way_out() {
+    tell(|lie| lie.call == Call::Egress);
+}
+
+#[test]
+fn every_lie_is_told_by_exactly_one_of_these_tests() {
+    let told = |lie: &Lie| {
+        [
+            matches!(lie.at, At::Start | At::Hello),
+            about_a_program(lie),
+            lie.call == Call::Long,
+            lie.call == Call::Pool,
+            matches!(lie.call, Call::List | Call::Fetch | Call::Upload),
+            lie.call == Call::Egress,
+        ]
+    };
+    for lie in LIES {
+        let count = told(lie).into_iter().filter(|told| *told).count();
+        assert_eq!(count, 1, "{}", lie.name);
+    }
+}
+
+#[test]
+fn a_guest_that_lies_while_it_waits() {
+    let mut world = World::new("[pool]\nmax = 2\nmin = 2\n");
+    let mut table = String::from(HEAD);
+    for (number, lie) in LIES.iter().enumerate() {
+        if lie.call != Call::Pool {
+            continue;
+        }
+        let before = world.mark();
+        world.liar(number);
+        let run = json!({"language": "bash", "code": "echo well", "timeout_seconds": 5});
+        // Past those that waited before, into those that lie.
+        let said: Vec<_> = (0..5).map(|_| ran(&mut world, &run).status).collect();
+        let peak = world.peak_since(before);
+        let _ = writeln!(table, "| {} | {} | {peak:.1} |", lie.name, said.join(", "));
+        assert!(peak <= BOUND_MIB, "{table}");
+        world.honest_guest();
+        // Those that still lie are used up or removed, and then it is as it was.
+        until("calls are served again", || {
+            let honest = json!({"language": "bash", "code": "echo honest"});
+            let result = world.call("run_code", &honest);
+            result["structuredContent"]["stdout"]["text"] == "honest\n"
+        });
+    }
+    eprintln!("{table}");
+}
+
+/// Has each of these lies told, and looks at what became of the server.
+fn tell(of: impl Fn(&Lie) -> bool) {
+    let mut world = World::new("[pool]\nmax = 0\n");
+    let level = world.descriptors();
+    let mut table = String::from(HEAD);
+    let mut wrong = Vec::new();
+    for (number, lie) in LIES.iter().enumerate().filter(|(_, lie)| of(lie)) {
+        let before = world.mark();
+        world.liar(number);
+        let answer = call(&mut world, lie);
+        let peak = world.peak_since(before);
+        world.honest_guest();
+        let _ = writeln!(table, "| {} | {} | {peak:.1} |", lie.name, answer.status);
+        if !lie.is_met_by(&answer) {
+            wrong.push(format!("{}: {}", lie.name, answer.result));
+        }
+        if peak > BOUND_MIB {
+            wrong.push(format!("{}: {peak:.1} MiB", lie.name));
+        }
+        world.until_empty();
+        world.works();
+    }
+    eprintln!("{table}");
+    world.until_empty();
+    until("its descriptors are back", || {
+        world.descriptors() <= level + 2
+    });
+    for raw in ["\u{1b}", "\u{202e}"] {
+        let logs = String::from_utf8(world.logs()).expect("logs are text");
+        assert!(!logs.contains(raw), "{logs}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn call(world: &mut World, lie: &Lie) -> Answer {
+    let mut run = json!({"language": "bash", "code": "echo well", "timeout_seconds": 2});
+    match lie.call {
+        Call::Run => return ran(world, &run),
+        Call::Egress => {
+            run["network"] = "lab".into();
+            run["env"] = json!({"SERVER": world.server});
+            return ran(world, &run);
+        }
+        Call::Long => {
+            run["timeout_seconds"] = 60.into();
+            return ran(world, &run);
+        }
+        Call::Session | Call::Pool | Call::List | Call::Fetch | Call::Upload => {}
+    }
+    let opened = world.call("open_session", &json!({"language": "bash"}));
+    let session = opened["structuredContent"]["session"].clone();
+    if lie.call == Call::Session {
+        run["session"] = session.clone();
+        return ran(world, &run);
+    }
+    let result = match lie.call {
+        Call::List => world.call("list_files", &json!({"session": session})),
+        Call::Fetch => world.call(
+            "fetch_artifact",
+            &json!({"session": session, "path": "well"}),
+        ),
+        _ => world.call(
+            "upload_file",
+            &json!({"session": session, "path": "well", "text": "four"}),
+        ),
+    };
+    let failed = result["isError"] == true;
+    // Whether the session is still there, in its own words.
+    let after = world.call("close_session", &json!({"session": session}));
+    let status = match (failed, after["isError"] == true) {
+        (true, true) => "sandbox_lost",
+        (true, false) => "refused",
+        (false, _) => "listed",
+    };
+    Answer {
+        status: status.to_owned(),
+        result: json!([result, after]),
+    }
+}
+
+fn ran(world: &mut World, run: &Value) -> Answer {
+    let result = world.call("run_code", run);
+    let status = result["structuredContent"]["status"].as_str();
+    Answer {
+        status: status.unwrap_or("error").to_owned(),
+        result,
+    }
+}
+
+/// What was expected of a lie.
+trait Met {
+    fn is_met_by(&self, answer: &Answer) -> bool;
+}
+
+impl Met for Lie {
+    fn is_met_by(&self, answer: &Answer) -> bool {
+        match self.expect {
+            Expect::Lost => answer.status == "sandbox_lost",
+            Expect::LostOrLate => {
+                ["sandbox_lost", "timed_out", "output_limit"].contains(&answer.status.as_str())
+            }
+            Expect::Status(status) => answer.status == status,
+            Expect::NoStart => answer.status == "error",
+            Expect::Replaced => {
+                let said = &answer.result["structuredContent"]["stdout"]["text"];
+                answer.status == "exited" && said == "well\n"
+            }
+        }
+    }
+}
