@@ -16,8 +16,8 @@ use super::{super::message::Fault, outbox::Slot};
 use crate::tools::Room;
 
 /// What all requests under way may hold, in bytes: two of the largest, or some ten thousand small ones. Stops a client
-/// that sends calls faster than they end from filling the memory; a call waits in other places too, and nothing else
-/// bounds how many wait for the turn of one session.
+/// that sends calls faster than they end from filling the memory: the places where calls wait bound their number, and
+/// not what each of them holds.
 pub const MAX_UNDER_WAY_BYTES: usize = 96 * 1024 * 1024;
 /// What a request holds beside its parameters, in bytes: its task, its place in every table on its way.
 const REQUEST_BYTES: usize = 8 * 1024;
