@@ -21,6 +21,10 @@ const METHODS: [&str; 6] = [
     "resources/read",
 ];
 
+/// Parameters that every method may have, and of what type they are.
+const OPTIONAL: [(&str, fn(&Value) -> bool); 2] =
+    [("_meta", Value::is_object), ("cursor", Value::is_string)];
+
 /// A request.
 #[derive(Debug)]
 pub(in crate::transport) struct Inbound {
@@ -106,6 +110,16 @@ fn other(
     params: Option<Map<String, Value>>,
 ) -> Result<ClientRequest, Fault> {
     let known = METHODS.into_iter().find(|it| *it == method);
+    // The SDK passes over optional parameters that are of another type.
+    for (name, is_right) in OPTIONAL {
+        let given = params.as_ref().and_then(|params| params.get(name));
+        if given.is_some_and(|value| !value.is_null() && !is_right(value)) {
+            return Err(Fault::params(
+                Echo::from(id),
+                format!("`{name}` is of another type"),
+            ));
+        }
+    }
     let message = match params {
         Some(params) => json!({"method": method, "params": params}),
         None => json!({"method": method}),
