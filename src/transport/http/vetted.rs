@@ -15,7 +15,7 @@ use futures_util::stream;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::{
     Response, StatusCode,
-    body::{Body as _, Frame, Incoming},
+    body::{Frame, Incoming},
     header::{CONNECTION, CONTENT_TYPE, HeaderValue},
 };
 use rmcp::model::RequestId;
@@ -128,9 +128,6 @@ async fn vet(
     session: Option<String>,
     taken: Taken,
 ) -> Result<(Bytes, Option<Hold>), Response<Body>> {
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        return Err(too_large());
-    }
     let reading = Limited::new(body, MAX_BODY_BYTES).collect();
     let bytes = match tokio::time::timeout(BODY_DEADLINE, reading).await {
         Ok(Ok(collected)) => collected.to_bytes(),
