@@ -21,9 +21,11 @@ const METHODS: [&str; 6] = [
     "resources/read",
 ];
 
+/// Whether a value is of the right type.
+type IsRight = fn(&Value) -> bool;
+
 /// Parameters that every method may have, and of what type they are.
-const OPTIONAL: [(&str, fn(&Value) -> bool); 2] =
-    [("_meta", Value::is_object), ("cursor", Value::is_string)];
+const OPTIONAL: [(&str, IsRight); 2] = [("_meta", Value::is_object), ("cursor", Value::is_string)];
 
 /// A request.
 #[derive(Debug)]
