@@ -96,7 +96,7 @@ impl Server {
     #[track_caller]
     fn assert_peak(&self, what: &str, most: u64) {
         let peak = self.peak_kib();
-        println!("{what}: peak {} MiB", peak / 1024);
+        eprintln!("{what}: peak {} MiB", peak / 1024);
         assert!(peak < most, "{what}: {peak} KiB, at most {most}");
     }
 

@@ -24,6 +24,7 @@ const TEXTS: [&str; 14] = [
     "\u{ad}\u{200b}\u{2060}",
 ];
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 /// The fields that take text, with what else the call needs.
 fn fields(session: &str, artifact: &str) -> Vec<(&'static str, Value, &'static str)> {
     let run = || json!({"language": "python", "code": "out x"});

@@ -10,10 +10,12 @@ use tokio::io::AsyncWriteExt as _;
 use super::{Raw, call, request, run};
 use crate::client::PATIENCE;
 
+/// How many of them.
+const REQUESTS: u64 = 10_000;
+
 #[tokio::test]
 async fn ten_thousand_requests_are_taken_in_and_each_is_answered_once() {
     let mut raw = Raw::new().await;
-    const REQUESTS: u64 = 10_000;
     let writing = async {
         for id in 1..=REQUESTS {
             let message = match id % 100 {
