@@ -112,6 +112,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // In good order: what a killed server leaves would wait for another one of the same state directory.
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        let end = Instant::now() + Duration::from_mins(1);
+        while Instant::now() < end && matches!(self.process.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(50));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
