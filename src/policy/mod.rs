@@ -24,5 +24,5 @@ pub use network::Network;
 pub use packages::{InstallPlan, MAX_PACKAGES};
 pub use permit::{Launch, Permit, WarmUp};
 pub use plan::{Content, InputFile, RunPlan, SessionTerms, Start, Upload, WORKSPACE};
-pub use program::{MAX_CODE_BYTES, MAX_STDIN_BYTES};
+pub use program::{MAX_CODE_BYTES, MAX_STDIN_BYTES, MAX_STRINGS_BYTES};
 pub use rules::Policy;

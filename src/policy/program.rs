@@ -23,7 +23,7 @@ pub(super) const MAX_ENV: usize = 512;
 pub(super) const MAX_STRING_BYTES: usize = 128 * 1024 - 1;
 /// The most bytes of all arguments, and of all variables: together far below what the kernel and one message to
 /// the guest take.
-pub(super) const MAX_STRINGS_BYTES: usize = 256 * 1024;
+pub const MAX_STRINGS_BYTES: usize = 256 * 1024;
 
 /// Code: something, and not too much.
 pub(super) fn check_code(code: &str) -> Result<(), Denial> {

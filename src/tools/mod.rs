@@ -11,12 +11,14 @@ mod list_files;
 mod open_session;
 mod reply;
 mod resources;
+mod room;
 mod run_code;
 mod schema;
 mod server;
 mod tool;
 mod upload_file;
 
+pub use room::Room;
 pub(crate) use run_code::account;
 pub use server::Server;
 pub use tool::{Reach, catalogue};

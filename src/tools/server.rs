@@ -7,17 +7,20 @@ use futures_util::FutureExt as _;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, Implementation,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
+        ErrorCode, Implementation, ListResourceTemplatesResult, ListResourcesResult,
+        ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+        ServerCapabilities, ServerConfig,
     },
     service::RequestContext,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     reply,
     resources::{self, ResourceError},
-    tool::{self, Context, Name, Reach},
+    room::{Places, Room},
+    tool::{self, Context, Name, Reach, Size},
 };
 use crate::{
     broker::Broker,
@@ -28,6 +31,9 @@ use crate::{
 /// How long a client may keep a list of tools, in milliseconds: they change only with the configuration,
 /// which is read once.
 const TOOLS_TTL_MS: u64 = 3_600_000;
+
+/// The most characters of a name that an error repeats: a client may write megabytes.
+const MAX_NAME_CHARS: usize = 100;
 
 /// What every client is told once.
 const INSTRUCTIONS: &str = "\
@@ -46,6 +52,15 @@ pub struct Server {
     caller: Caller,
     structured: StructuredContent,
     tools: Arc<[rmcp::model::Tool]>,
+    places: Places,
+}
+
+/// A name that there is not, short and without tricks.
+fn shown(name: &str) -> String {
+    visible::escape_name(name.as_bytes())
+        .chars()
+        .take(MAX_NAME_CHARS)
+        .collect()
 }
 
 impl Server {
@@ -64,6 +79,7 @@ impl Server {
             caller,
             structured,
             tools: tool::catalogue(structured, reach).into(),
+            places: Places::default(),
         }
     }
 
@@ -92,6 +108,23 @@ its own network does not change.",
             );
         }
         instructions
+    }
+
+    /// Waits for a place for a large answer; what is returned must be held until there is one. Where the transport can
+    /// tell when the answer was read, it holds the place itself.
+    async fn place(&self, context: &RequestContext<RoleServer>) -> Option<OwnedSemaphorePermit> {
+        let place = tokio::select! {
+            place = self.places.take() => place,
+            // Whoever took it back gets no answer.
+            () = context.ct.cancelled() => None,
+        };
+        match context.extensions.get::<Room>() {
+            Some(room) => {
+                room.keep(place);
+                None
+            }
+            None => place,
+        }
     }
 
     async fn answer(
@@ -153,16 +186,28 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(name) = Name::parse(&request.name) else {
-            let shown: String = visible::escape_name(request.name.as_bytes())
-                .chars()
-                .take(100)
-                .collect();
             return Err(ErrorData::invalid_params(
-                format!("unknown tool: {shown}"),
+                format!("unknown tool: {}", shown(&request.name)),
                 None,
             ));
         };
+        let _place = match name.answers_with() {
+            Size::Large => self.place(&context).await,
+            Size::Small => None,
+        };
         Ok(self.answer(name, request, &context).await.into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            format!("unknown method: {}", shown(&request.method)),
+            None,
+        ))
     }
 
     async fn list_resources(
@@ -193,8 +238,9 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        let _place = self.place(&context).await;
         let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri))
             .catch_unwind()
             .await;

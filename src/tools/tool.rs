@@ -86,6 +86,15 @@ pub enum Reach {
     Beyond,
 }
 
+/// How large an answer can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// A window of output, and pictures.
+    Small,
+    /// Megabytes of text.
+    Large,
+}
+
 /// The tools there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -145,6 +154,18 @@ impl Name {
             Self::OpenSession => OpenSession::ACTION,
             Self::CloseSession => CloseSession::ACTION,
             Self::ListFiles => ListFiles::ACTION,
+        }
+    }
+
+    /// How large its answers can be.
+    pub(super) fn answers_with(self) -> Size {
+        match self {
+            Self::FetchArtifact => Size::Large,
+            Self::RunCode
+            | Self::UploadFile
+            | Self::OpenSession
+            | Self::CloseSession
+            | Self::ListFiles => Size::Small,
         }
     }
 

@@ -190,7 +190,7 @@ impl Setup {
     }
 }
 
-type Parted = (
+pub(crate) type Parted = (
     Arc<Broker>,
     Arc<FakeDaemon>,
     Arc<TempDir>,

@@ -11,6 +11,7 @@ mod audit;
 mod bad_input;
 mod cancel;
 mod client;
+mod clumsy;
 mod eras;
 mod fetch;
 mod files;

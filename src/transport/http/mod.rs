@@ -4,8 +4,10 @@
 //! `Origin` are this machine's (a web page that rebinds a name must not get in), and only then is anything of the
 //! body read. Nothing behind the door may be reached past any of them.
 
+mod patient;
 mod sessions;
 mod token;
+mod vetted;
 
 use std::{
     convert::Infallible,
@@ -20,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
 use hyper::{
-    HeaderMap, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
     header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
     server::conn::http1,
@@ -34,17 +36,22 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::sessions::Sessions;
 pub use self::token::{Token, TokenError};
+use self::{
+    patient::Patient,
+    sessions::Sessions,
+    vetted::{MAX_BODY_BYTES, Taken, Vetting},
+};
 use crate::{
     broker::Broker,
     config::{Settings, StructuredContent},
     tools::Server,
-    types::MIB,
 };
 
 /// Where the protocol is spoken.
 pub const PATH: &str = "/mcp";
+/// Names the session of the protocol's older revisions.
+const SESSION_HEADER: &str = "mcp-session-id";
 /// The names of this machine that `Host` may have, with any port: a tunnel may have another one.
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The origins that a page may have: those of this machine. Another one's page must not drive the server.
@@ -62,9 +69,6 @@ const MAX_CONNECTIONS: usize = 256;
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// The largest head of a request, in bytes: it is read before the token is known.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The largest body of a request. Text and files beyond it go up in several calls.
-#[expect(clippy::cast_possible_truncation, reason = "four mebibytes")]
-const MAX_BODY_BYTES: usize = 4 * MIB as usize;
 /// How much longer than the longest run a client of an older revision may be silent: its call may also wait for a
 /// place, for an image to start, and for its files to be collected.
 const SILENCE_MARGIN: Duration = Duration::from_mins(15);
@@ -148,6 +152,7 @@ impl From<&Settings> for Options {
 struct Door {
     token: Token,
     mcp: StreamableHttpService<Server, Sessions>,
+    taken: Taken,
 }
 
 /// Serves whoever shows `token` until `stop` fires.
@@ -178,6 +183,7 @@ pub async fn serve(
     let door = Arc::new(Door {
         token,
         mcp: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
+        taken: Taken::default(),
     });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
@@ -222,7 +228,7 @@ async fn converse(stream: TcpStream, door: Arc<Door>, stop: CancellationToken) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -251,7 +257,14 @@ async fn answer(
     if request.uri().path() != PATH {
         return Ok(refusal(StatusCode::NOT_FOUND, "MCP is spoken at /mcp\n"));
     }
-    Ok(door.mcp.handle(request).await)
+    if request.method() != Method::POST {
+        return Ok(door.mcp.handle(request).await);
+    }
+    let session = request.headers().get(SESSION_HEADER);
+    let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let vetting = Vetting::default();
+    let request = request.map(|body| vetting.body(body, session, door.taken.clone()));
+    Ok(vetting.answer(door.mcp.handle(request).await))
 }
 
 /// The headers travel with the request, and a log at its most talkative would show them.

@@ -1,5 +1,6 @@
 //! The server over HTTP: who gets in, what both eras of clients see, and what one caller sees of another.
 
+mod clumsy;
 mod wire;
 
 use std::time::Duration;

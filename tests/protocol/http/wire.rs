@@ -136,11 +136,16 @@ impl Http {
 
     /// Posts a message as a client with the token does, with more headers; the open connection.
     pub(crate) async fn begin_post(&self, more: &[(&str, &str)], message: &Value) -> TcpStream {
+        self.begin_post_text(more, &message.to_string()).await
+    }
+
+    /// As [`Self::begin_post`], with any text as the body.
+    pub(crate) async fn begin_post_text(&self, more: &[(&str, &str)], body: &str) -> TcpStream {
         let (host, bearer) = (self.addr.to_string(), self.bearer());
         let mut head = vec![("Host", host.as_str()), ("Authorization", &bearer)];
         head.extend(PROPER);
         head.extend(more);
-        self.begin("POST /mcp", &head, &message.to_string()).await
+        self.begin("POST /mcp", &head, body).await
     }
 
     /// As [`Self::begin_post`]; the reply.
@@ -175,7 +180,8 @@ impl Http {
     }
 }
 
-async fn reply(mut stream: TcpStream) -> Reply {
+/// What comes back on a connection.
+pub(crate) async fn reply(mut stream: TcpStream) -> Reply {
     let mut bytes = Vec::new();
     let reading = async { while stream.read_buf(&mut bytes).await.unwrap() > 0 {} };
     tokio::time::timeout(PATIENCE, reading).await.unwrap();

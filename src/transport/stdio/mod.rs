@@ -1,19 +1,26 @@
 //! One client over standard input and output: the user who started the server.
 //!
-//! Nothing but protocol messages may ever be written to standard output.
+//! Nothing but protocol messages may ever be written to standard output. The connection is our own rather than the
+//! SDK's (`wire`), which leaves a client without an answer to what it cannot read, and keeps without bound what a client
+//! does not read.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+mod flights;
+mod lines;
+mod outbox;
+mod wire;
+
+use std::{sync::Arc, time::Duration};
 
 use rmcp::{ServiceExt as _, service::ServerInitializeError};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+pub use self::{
+    flights::MAX_UNDER_WAY_BYTES,
+    lines::MAX_LINE_BYTES,
+    outbox::{MAX_UNREAD_BYTES, STALL},
+};
+use self::{outbox::Outbox, wire::Wire};
 use crate::{broker::Broker, config::StructuredContent, tools::Server, types::Caller};
 
 /// Why serving ended otherwise than by the end of the input or by `stop`.
@@ -31,8 +38,8 @@ pub enum StdioError {
 /// 5 s. A client that does not read its answers would hold it for ever, and with it every sandbox.
 const END_PATIENCE: Duration = Duration::from_secs(7);
 
-/// Serves the client at the other end of `input` and `output` until its input ends or `stop` fires. Returns within
-/// seconds of that, whatever the client does.
+/// Serves the client at the other end of `input` and `output` until its input ends, it can get no more answers, or
+/// `stop` fires. Returns within seconds of that, whatever the client does.
 pub async fn serve(
     broker: Arc<Broker>,
     structured: StructuredContent,
@@ -41,11 +48,16 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), StdioError> {
     let ended = stop.child_token();
-    let input = Watched {
-        input,
-        ended: ended.clone(),
+    let (lost, abandon) = (CancellationToken::new(), CancellationToken::new());
+    let _abandon = abandon.clone().drop_guard();
+    let mut outbox = Outbox::new(output, lost.clone(), abandon);
+    let wire = Wire::new(input, outbox.slot().clone(), lost, ended.clone());
+    let served = async {
+        let outcome = speak(broker, structured, wire, stop).await;
+        ended.cancel();
+        outbox.close().await;
+        outcome
     };
-    let served = speak(broker, structured, input, output, stop);
     tokio::select! {
         outcome = served => outcome,
         () = async {
@@ -61,12 +73,11 @@ pub async fn serve(
 async fn speak(
     broker: Arc<Broker>,
     structured: StructuredContent,
-    input: impl AsyncRead + Send + Unpin + 'static,
-    output: impl AsyncWrite + Send + Unpin + 'static,
+    wire: Wire<impl AsyncRead + Send + Unpin + 'static>,
     stop: CancellationToken,
 ) -> Result<(), StdioError> {
     let server = Server::new(broker, Caller::Local, structured);
-    let running = match server.serve_with_ct((input, output), stop).await {
+    let running = match server.serve_with_ct(wire, stop).await {
         Ok(running) => running,
         // A client that leaves before it has said anything, or a stop before that, is an ordinary end.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
@@ -79,30 +90,4 @@ async fn speak(
         .await
         .map(|_reason| ())
         .map_err(StdioError::Task)
-}
-
-/// An input that tells when it has ended.
-struct Watched<R> {
-    input: R,
-    ended: CancellationToken,
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.input).poll_read(context, buffer);
-        let nothing_more = match &read {
-            Poll::Ready(Ok(())) => buffer.filled().len() == before && buffer.remaining() > 0,
-            Poll::Ready(Err(_)) => true,
-            Poll::Pending => false,
-        };
-        if nothing_more {
-            self.ended.cancel();
-        }
-        read
-    }
 }
