@@ -9,8 +9,8 @@ use crate::types::{FileId, MIB, WorkspacePath};
 
 /// The most files of one run: each costs the guest a walk and an open.
 pub const MAX_FILES: usize = 256;
-/// The most bytes given inline in one call. In base64 they must still fit into one line of the protocol, which
-/// the transport bounds at 16 MiB.
+/// The most bytes given inline in one call, decoded. Stops calls from filling the server's memory; what is larger comes
+/// as an upload from a local file.
 #[expect(clippy::cast_possible_truncation, reason = "ten mebibytes")]
 pub const MAX_INLINE_BYTES: usize = 10 * MIB as usize;
 /// The folder of the sandbox user's home: files may go beneath it, but it must stay a folder.
