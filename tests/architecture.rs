@@ -26,6 +26,7 @@ const ROWS: &[&[&str]] = &[
     &["policy"],
     &["config"],
     &["images"],
+    &["scratch"],
     &["types"],
 ];
 

@@ -118,8 +118,8 @@ impl Store {
         })
     }
 
-    /// A directory for files on their way into the store: private, on the same file system, and swept of
-    /// what a crash leaves.
+    /// A directory for files on their way into the store: private to this process, on the same file system, and removed
+    /// by the next process where this one is killed.
     #[must_use]
     pub fn spool_dir(&self) -> &Path {
         self.disk.temp_dir()
