@@ -130,7 +130,7 @@ pub(crate) fn play(client: &Client, place: Place, kind: Kind) -> Vec<Call> {
             is(
                 &answer,
                 "exited",
-                "21\n2097152\nHTTP Error 403: Forbidden\n",
+                "21\n2097152\nHTTP Error 403: belljar host_not_allowed\n",
             )
         }),
         Refused => turn(kind, || {
@@ -161,13 +161,24 @@ fn run(client: &Client, language: &str, code: &str, more: &Value) -> anyhow::Res
 
 fn ended(answer: &Answer, status: &str) -> anyhow::Result<()> {
     ensure!(!answer.refused, "{}", answer.text);
-    ensure!(answer.told["status"] == status, "{}", answer.told);
+    let told = &answer.told;
+    ensure!(
+        told["status"] == status,
+        "{}; standard error: {}",
+        told["status"],
+        told["stderr"]["text"]
+    );
     Ok(())
 }
 
 fn is(answer: &Answer, status: &str, stdout: &str) -> anyhow::Result<()> {
     ended(answer, status)?;
-    ensure!(answer.told["stdout"]["text"] == stdout, "{}", answer.told);
+    let said = &answer.told["stdout"]["text"];
+    ensure!(
+        said == stdout,
+        "it printed {said}; standard error: {}",
+        answer.told["stderr"]["text"]
+    );
     Ok(())
 }
 
