@@ -49,6 +49,7 @@ impl Scratch {
             lock.lock()?;
             if path.exists() {
                 let mut builder = fs::DirBuilder::new();
+                builder.recursive(false);
                 #[cfg(unix)]
                 std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
                 let made = Self { dir, lock };

@@ -36,13 +36,17 @@ impl Inner {
         if dead.is_empty() {
             return Ok(reaped);
         }
-        let seeded = self.seeded().await?;
+        // A daemon that cannot say which volumes it has can still remove containers.
+        let seeded = self.seeded().await;
         for dead in dead {
             let (removed, failed) = self.sweep(dead.id()).await?;
             reaped.containers += removed;
             reaped.failed += failed;
             // After its containers: one of them may be the one that fills the volume.
-            let cleared = self.clear_seeding(dead.id(), &seeded).await;
+            let cleared = match &seeded {
+                Ok(volumes) => self.clear_seeding(dead.id(), volumes).await,
+                Err(error) => Err(error.clone()),
+            };
             if let Err(error) = &cleared {
                 tracing::warn!(instance = %dead.id(), %error, "what was left of filling a volume could not be removed");
             }

@@ -48,7 +48,9 @@ async fn a_thousand_calls_leave_no_task_behind() {
     }
     // It would show while they run.
     let call = world.begin_run("hang", json!({})).await;
-    world.until_begun((CALLS / AT_ONCE + 1) * AT_ONCE * 4 / 5).await;
+    world
+        .until_begun((CALLS / AT_ONCE + 1) * AT_ONCE * 4 / 5)
+        .await;
     assert!(tasks() > at_rest);
     world.cancel(&call).await;
     world.until_empty().await;

@@ -160,6 +160,29 @@ fn a_server_that_is_killed_while_it_fills_the_volume_leaves_nothing_of_it() {
 }
 
 #[tokio::test]
+async fn a_daemon_that_does_not_list_volumes_loses_its_containers_all_the_same() {
+    let world = World::new();
+    let dead = engine_on(&world.daemon, world.state.path());
+    drop(dead.launch(&permit(IMAGE)).await.unwrap());
+    world.until_empty().await;
+    let id = dead.instance().id().clone();
+    forge(&world.daemon, &format!("belljar-{id}-77"), &id).await;
+    drop(dead);
+    let mut reaped = Reaped::default();
+    while reaped.containers == 0 {
+        world.daemon.on(Verb::Volumes, Cue::Fail(failure()));
+        reaped = world.engine.reap().await.unwrap();
+    }
+    assert_eq!(
+        (reaped.instances, reaped.containers),
+        (0, 1),
+        "not done with"
+    );
+    assert_eq!(world.daemon.containers(), []);
+    while world.engine.reap().await.unwrap().instances == 0 {}
+}
+
+#[tokio::test]
 async fn the_volume_of_an_ended_server_that_is_in_use_stays_and_so_do_those_of_others() {
     let world = World::new();
     world.launch().await.unwrap().destroy().await.unwrap();
