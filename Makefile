@@ -14,6 +14,8 @@ BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 BENCH ?=
 # How often `make crash` kills the server.
 CRASH_KILLS ?= 200
+# How long `make soak` takes, in minutes; with UPDATE_SECURITY=1 its table goes into SECURITY.md.
+SOAK_MINUTES ?= 20
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
@@ -71,7 +73,7 @@ soak: ## Eight clients at a time for 20 minutes, and a server that is as it was 
 soak-here: toolchain
 	$(CARGO) bench --bench soak --no-run
 	$(BUILT)/belljar images build
-	$(CARGO) bench --bench soak
+	$(CARGO) bench --bench soak -- --minutes $(SOAK_MINUTES) $(if $(UPDATE_SECURITY),--write)
 
 lint: toolchain ## Formatting and clippy, where a warning is an error
 	$(CARGO) fmt --all --check

@@ -27,7 +27,7 @@ const MAX_TRIES: usize = 8;
 /// Folders looked at in one sweep. Stops a folder that was filled with junk from holding a start up.
 const MAX_SWEPT: usize = 4096;
 
-/// The folder of this process. It is removed with all that is in it when this is dropped.
+/// The folder of this process. It is removed with all that is in it by [`Self::clear`], or else when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     dir: PathBuf,
@@ -67,6 +67,14 @@ impl Scratch {
         &self.dir
     }
 
+    /// Removes the folder: nothing is on its way any more. A process that ends in good order does so while it still waits
+    /// for it; whoever holds this last may be a thread that the end of the process cuts off.
+    pub(crate) fn clear(&self) {
+        if let Err(error) = remove(&self.dir) {
+            tracing::debug!(dir = %self.dir.display(), %error, "files on their way not removed");
+        }
+    }
+
     /// Removes the folders in `root` of processes that have ended. Those of others, and whatever else lies there, stay.
     /// Where there is no `root` there is nothing to do.
     pub(crate) fn sweep(root: &Path) -> io::Result<()> {
@@ -97,9 +105,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = remove(&self.dir) {
-            tracing::debug!(dir = %self.dir.display(), %error, "files on their way not removed");
-        }
+        self.clear();
         let _ = self.lock.unlock();
     }
 }

@@ -1,18 +1,22 @@
 //! A client over HTTP: one connection a call, so that closing it takes the call back.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::Write as _,
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
+use belljar::types::{MIB, read_at_most};
 use serde_json::{Value, json};
 
 use crate::server::Server;
 
 /// The longest that an answer may take: the longest run, and a queue before it.
 const CALL_DEADLINE: Duration = Duration::from_mins(2);
+
+/// The longest answer, in bytes: no call here has a longer one.
+const MAX_ANSWER_BYTES: u64 = 16 * MIB;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -63,9 +67,8 @@ impl Client {
     }
 
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> anyhow::Result<Answer> {
-        let mut bytes = Vec::new();
-        self.begin(tool, arguments)?
-            .read_to_end(&mut bytes)
+        let stream = self.begin(tool, arguments)?;
+        let bytes = read_at_most(stream, MAX_ANSWER_BYTES)
             .with_context(|| format!("no answer to {tool}"))?;
         let message = message(&bytes).with_context(|| format!("the answer to {tool}"))?;
         let result = &message["result"];

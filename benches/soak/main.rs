@@ -8,10 +8,10 @@
 //! It needs a Docker daemon on this machine and belljar's images, and a machine that does nothing else where its latencies
 //! shall mean something. It removes what it made.
 //!
-//! | variable | |
+//! | argument | |
 //! |---|---|
-//! | `SOAK_MINUTES` | how long; 20, at least 3 |
-//! | `UPDATE_SECURITY` | set: the table goes into `SECURITY.md`, between its two marks |
+//! | `--minutes N` | how long; 20, at least 3 |
+//! | `--write` | the table goes into `SECURITY.md`, between its two marks |
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -47,7 +47,7 @@ use table::Soak;
 
 /// Clients at a time.
 const CLIENTS: usize = 8;
-/// Minutes unless `SOAK_MINUTES` says otherwise.
+/// Minutes unless an argument says otherwise.
 const MINUTES: u64 = 20;
 /// The fewest: one to warm up, one to compare with, and the last.
 const LEAST_MINUTES: u64 = 3;
@@ -69,21 +69,44 @@ struct Shared {
     busy: AtomicUsize,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    // `cargo test --benches` starts every bench to see whether it starts.
-    if std::env::args().any(|argument| argument == "--test") {
-        return Ok(ExitCode::SUCCESS);
+/// What was asked for.
+struct Arguments {
+    minutes: u64,
+    write: bool,
+}
+
+impl Arguments {
+    /// `None` where `cargo test --benches` only wants to see whether it starts.
+    fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Self>> {
+        let mut asked = Self {
+            minutes: MINUTES,
+            write: false,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                // What cargo itself says.
+                "--bench" => {}
+                "--test" => return Ok(None),
+                "--write" => asked.write = true,
+                "--minutes" => {
+                    let text = arguments.next().unwrap_or_default();
+                    asked.minutes = text.parse().context("--minutes takes a whole number")?;
+                }
+                other => anyhow::bail!("{other} is no argument of this: --minutes N, --write"),
+            }
+        }
+        anyhow::ensure!(
+            asked.minutes >= LEAST_MINUTES,
+            "--minutes is at least {LEAST_MINUTES}"
+        );
+        Ok(Some(asked))
     }
-    let minutes = match std::env::var("SOAK_MINUTES") {
-        Ok(text) => text
-            .parse()
-            .context("SOAK_MINUTES is a number of minutes")?,
-        Err(_) => MINUTES,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let Some(Arguments { minutes, write }) = Arguments::parse(std::env::args().skip(1))? else {
+        return Ok(ExitCode::SUCCESS);
     };
-    anyhow::ensure!(
-        minutes >= LEAST_MINUTES,
-        "SOAK_MINUTES is at least {LEAST_MINUTES}"
-    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -96,7 +119,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let findings = verdict::judge(&soak, &end);
     let text = table::render(&soak, &end, &findings);
     println!("{text}");
-    if std::env::var_os("UPDATE_SECURITY").is_some() {
+    if write {
         update(&text)?;
     }
     let held = findings.iter().all(|finding| finding.held);
@@ -127,7 +150,7 @@ fn run(server: &Server, port: u16, minutes: u64) -> anyhow::Result<Soak> {
             samples.push(server.sample()?);
         }
         let calls = std::mem::take(&mut *lock(&shared.calls));
-        soak.minutes.push(table::Minute::of(samples, calls));
+        soak.minutes.push(table::Minute::of(&samples, calls));
         eprintln!(
             "soak: {}",
             soak.minutes[soak.minutes.len() - 1].line(minute)

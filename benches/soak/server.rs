@@ -20,7 +20,7 @@ pub(crate) const POOL: u64 = 4;
 const IDLE_SECONDS: u64 = 15;
 /// How long a server without work may take until it is as it was: sessions end, threads that only block end after 10 s
 /// without work, the pool fills.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_mins(1);
 /// How long it must be unchanged to be at rest: longer than a thread without work lives.
 const UNCHANGED: Duration = Duration::from_secs(15);
 /// How long it may take to stop.

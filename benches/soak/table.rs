@@ -28,7 +28,7 @@ pub(crate) struct Minute {
 }
 
 impl Minute {
-    pub(crate) fn of(samples: Vec<Sample>, calls: Vec<Call>) -> Self {
+    pub(crate) fn of(samples: &[Sample], calls: Vec<Call>) -> Self {
         let middle = |of: fn(&Sample) -> u64| {
             let mut all: Vec<u64> = samples.iter().map(of).collect();
             all.sort_unstable();

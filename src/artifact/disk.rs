@@ -101,6 +101,11 @@ impl Disk {
         self.scratch.dir()
     }
 
+    /// Removes what is on its way.
+    pub(super) fn end_scratch(&self) {
+        self.scratch.clear();
+    }
+
     /// A new file that only this user can read, gone when dropped.
     pub(super) fn temp(&self) -> Result<NamedTempFile, StoreError> {
         NamedTempFile::new_in(self.temp_dir()).map_err(StoreError::io("make a file"))

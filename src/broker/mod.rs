@@ -223,6 +223,8 @@ impl Broker {
             tracing::warn!("calls that do not stop are left to the end of their sandboxes");
         }
         self.engine.close().await;
+        self.packages.close();
+        self.store.close().await;
         self.recorder.stop();
     }
 

@@ -11,10 +11,11 @@
 //! | `BELLJAR_CRASH_KILLS` | how often the server is killed; 16, and 200 in `make crash` |
 //! | `BELLJAR_CRASH_SEED` | the seed of an earlier run |
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
+    reason = "a test fails by panicking, in its helpers too, and has settings of its own"
 )]
 #![cfg(unix)]
 

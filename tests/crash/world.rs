@@ -126,7 +126,7 @@ impl World {
         let started = Instant::now();
         let mut server = self.start();
         until("the containers of the dead are removed", || {
-            self.containers(&dead).is_empty()
+            containers(&dead).is_empty()
         });
         until("the files of the dead are removed", || {
             self.strangers(&server).is_empty()
@@ -136,30 +136,15 @@ impl World {
             blobs.is_subset(&named)
         });
         self.longest = self.longest.max(started.elapsed());
-        assert_eq!(self.volumes(&dead), BTreeSet::new());
+        assert_eq!(volumes(&dead), BTreeSet::new());
         self.keeps_promises(&mut server);
         self.the_store_is_whole();
         self.the_record_is_whole();
         let instance = server.instance.clone();
         server.stop();
-        assert_eq!(self.containers(&self.instances), BTreeSet::new());
+        assert_eq!(containers(&self.instances), BTreeSet::new());
         self.the_dead_are_forgotten(&instance);
         self.looks += 1;
-    }
-
-    fn containers(&self, of: &BTreeSet<String>) -> BTreeSet<String> {
-        named_after(of, &["ps", "--all", "--format", "{{.Names}}"])
-    }
-
-    /// What seeding leaves: volumes and images that bear the name of one of these.
-    fn volumes(&self, of: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut left = named_after(of, &["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"]);
-        let pointers =
-            docker::lines(&["volume", "ls", "--format", "{{.Label \"belljar.volume\"}}"]);
-        let volumes = named_after(of, &["volume", "ls", "--quiet"]);
-        // The guest's own stays.
-        left.extend(volumes.difference(&pointers).cloned());
-        left
     }
 
     /// Files of the state directory and the user's folder that should not be there while only this server lives.
@@ -178,7 +163,7 @@ impl World {
                 // The user's folder: whole files under the names that were asked for.
                 None => !name.starts_with('.'),
                 Some("belljar.toml") => true,
-                Some("audit") => name.ends_with(".jsonl"),
+                Some("audit") => path.extension().is_some_and(|end| end == "jsonl"),
                 // The dead are forgotten later: a busy daemon may still be making what they asked for.
                 Some("instances") => {
                     let id = name.split('.').next().unwrap();
@@ -190,7 +175,7 @@ impl World {
                     let second = inside.and_then(|path| path.iter().nth(1)?.to_str());
                     match second {
                         Some("blobs" | "entries" | "gone") => true,
-                        Some("tmp") => ours && name.ends_with(".lock"),
+                        Some("tmp") => ours && path.extension().is_some_and(|end| end == "lock"),
                         Some(file) => file == "lock",
                         None => false,
                     }
@@ -347,6 +332,22 @@ impl World {
         let scratch = children(&self.state.path().join("artifacts/tmp"));
         assert!(scratch.is_empty(), "{scratch:?}");
     }
+}
+
+fn containers(of: &BTreeSet<String>) -> BTreeSet<String> {
+    named_after(of, &["ps", "--all", "--format", "{{.Names}}"])
+}
+
+/// What seeding leaves: volumes and images that bear the name of one of these.
+fn volumes(of: &BTreeSet<String>) -> BTreeSet<String> {
+    let images = ["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"];
+    let mut left = named_after(of, &images);
+    let pointers = ["volume", "ls", "--format", "{{.Label \"belljar.volume\"}}"];
+    let pointers = docker::lines(&pointers);
+    let volumes = named_after(of, &["volume", "ls", "--quiet"]);
+    // The guest's own stays.
+    left.extend(volumes.difference(&pointers).cloned());
+    left
 }
 
 fn ends<T>(all: &[T]) -> impl Iterator<Item = &T> {

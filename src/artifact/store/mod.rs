@@ -240,6 +240,17 @@ impl Store {
         self.blocking(|disk| disk.sweep(Timestamp::now())).await
     }
 
+    /// Ends it: what is still on its way into the store is removed, and nothing more can be kept by this process.
+    pub async fn close(&self) {
+        // Where the runtime ends already, the next start removes it.
+        let _ = self
+            .blocking(|disk| {
+                disk.end_scratch();
+                Ok(())
+            })
+            .await;
+    }
+
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Disk) -> Result<T, StoreError> + Send + 'static,

@@ -477,3 +477,13 @@ async fn nobody_else_can_read_the_store() {
     put(&store, "x", artifact("x")).await;
     check(&store.disk.root);
 }
+
+#[tokio::test]
+async fn a_store_that_was_closed_has_nothing_on_its_way_though_somebody_still_holds_it() {
+    let (_dir, store) = store(Options::default());
+    fs::write(store.spool_dir().join(".tmphalf"), "half").unwrap();
+    store.close().await;
+    let tmp = store.disk.root.join("tmp");
+    assert_eq!(fs::read_dir(tmp).unwrap().count(), 0);
+    store.close().await;
+}

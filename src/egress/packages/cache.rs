@@ -222,6 +222,12 @@ impl Cache {
         Ok(())
     }
 
+    /// Removes what this process has on its way.
+    pub(super) fn close(&self) {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(scratch.take());
+    }
+
     /// Removes what processes had on their way that were killed.
     pub(super) fn tidy(&self) -> io::Result<()> {
         Scratch::sweep(&self.root.join("tmp"))

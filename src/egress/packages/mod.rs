@@ -72,6 +72,11 @@ impl Packages {
         self.shared.cache.tidy()
     }
 
+    /// Removes what this server has on its way. Blocks for as long as it takes to remove a few files.
+    pub fn close(&self) {
+        self.shared.cache.close();
+    }
+
     /// The registry of one kind, found the first time that somebody asks; `None` where the kind is off.
     ///
     /// # Errors
