@@ -1,6 +1,7 @@
 //! One server process and the client at the other end of its pipes.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
@@ -32,13 +33,22 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until nothing of this kind is left.
+pub(crate) fn until_none<T: std::fmt::Debug>(what: &str, left: impl Fn() -> BTreeSet<T>) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let still = left();
+        if still.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "left for good: {what}: {still:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 impl Server {
     /// Starts a server on this state directory and waits until it answers. `known` are the instances before it.
-    pub(crate) fn start(
-        state: &Path,
-        folder: &Path,
-        known: &std::collections::BTreeSet<String>,
-    ) -> Self {
+    pub(crate) fn start(state: &Path, folder: &Path, known: &BTreeSet<String>) -> Self {
         let mut process = command(state)
             .arg("serve")
             .arg("--allow-dir-rw")
