@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -326,6 +327,25 @@ impl World {
         assert_eq!(walk(&files), BTreeSet::new());
         let scratch = children(&self.state.path().join("artifacts/tmp"));
         assert!(scratch.is_empty(), "{scratch:?}");
+    }
+}
+
+impl Drop for World {
+    /// A test that fails leaves nothing either: with the state directory goes what a later server would find it by.
+    fn drop(&mut self) {
+        let list = ["ps", "--all", "--format", "{{.Names}}"];
+        let of = &self.instances;
+        // Never a panic in a panic: what the daemon does not say then stays.
+        let Ok(listed) = Command::new("docker").args(list).output() else {
+            return;
+        };
+        for name in String::from_utf8_lossy(&listed.stdout).lines() {
+            if of.iter().any(|instance| name.contains(instance.as_str())) {
+                let _ = Command::new("docker")
+                    .args(["rm", "--force", "--volumes", name])
+                    .output();
+            }
+        }
     }
 }
 
