@@ -14,11 +14,15 @@ BUILT = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/release
 BENCH ?=
 # What `make fuzz` runs; nothing: every target.
 FUZZ ?=
+# How often `make crash` kills the server.
+CRASH_KILLS ?= 200
+# How long `make soak` takes, in minutes; with UPDATE_SECURITY=1 its table goes into SECURITY.md.
+SOAK_MINUTES ?= 20
 # Black-box checks, where the project is developed beside them.
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here fuzz docs toolchain
+.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here fuzz docs toolchain crash crash-here soak soak-here
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,13 +56,27 @@ test-gvisor-here: images
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm::
 
-test-all: ## The same, the documentation, the dependencies' rules and the black-box checks
+test-all: ## The same, 200 kills, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here
 
-test-all-here: test-here test-gvisor-here docs
+test-all-here: test-here test-gvisor-here crash-here docs
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	 else echo 'cargo-deny is not installed: deny.toml was not checked'; fi
 	@if [ -x $(ACCEPT) ]; then $(MAKE) --no-print-directory accept; fi
+
+crash: ## The server killed 200 times in the middle of things, and what is left each time; CRASH_KILLS=20 for fewer
+	@$(ENGINE) --for-tests $(MAKE) --no-print-directory crash-here
+
+crash-here: images
+	BELLJAR_CRASH_KILLS=$(CRASH_KILLS) $(CARGO) test --test crash -- --nocapture
+
+soak: ## Eight clients at a time for 20 minutes, and a server that is as it was before; SOAK_MINUTES=3 for fewer
+	@$(ENGINE) $(MAKE) --no-print-directory soak-here
+
+soak-here: toolchain
+	$(CARGO) bench --bench soak --no-run
+	$(BUILT)/belljar images build
+	$(CARGO) bench --bench soak -- --minutes $(SOAK_MINUTES) $(if $(UPDATE_SECURITY),--write)
 
 lint: toolchain ## Formatting and clippy, where a warning is an error
 	$(CARGO) fmt --all --check

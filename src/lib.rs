@@ -18,6 +18,7 @@ pub mod images;
 pub mod output;
 pub mod policy;
 pub mod pool;
+mod scratch;
 pub mod session;
 pub mod tools;
 pub mod transport;

@@ -27,6 +27,7 @@ const ROWS: &[&[&str]] = &[
     &["policy"],
     &["config"],
     &["images"],
+    &["scratch"],
     &["types"],
 ];
 

@@ -115,6 +115,12 @@ impl Server {
         let run = json!({"language": "bash", "code": code, "timeout_seconds": 300});
         self.begin("tools/call", &json!({"name": "run_code", "arguments": run}));
         until("both containers run", || running(state).len() >= 2);
+        // Past what it prints: a busy machine may take long between the container's start and the program's.
+        let sleeps = |name: &String| {
+            let processes = Command::new("docker").args(["top", name]).output();
+            String::from_utf8_lossy(&processes.unwrap().stdout).contains("sleep 300")
+        };
+        until("the program sleeps", || running(state).iter().any(sleeps));
     }
 
     fn signal(&self, name: &str) {

@@ -5,7 +5,7 @@
 //! blobs/<aa>/<sha256>   content, once however often it is kept
 //! entries/<name>.json   what is known of one kept file; its blob lives as long as any entry names it
 //! gone/<name>.json      an entry that has ended, so that its id can be told from one that never was
-//! tmp/                  files on their way, which a crash leaves and a sweep removes
+//! tmp/<id>/             files on their way, of one process; the sweep of another removes them when it was killed
 //! lock                  shared by whoever adds, exclusive to whoever sweeps
 //! ```
 //! Everything is written in `tmp` and renamed into place, the blob before the entry, so no reader ever sees
@@ -34,7 +34,10 @@ use super::{
     media::media_type,
     store::{Options, StoreError},
 };
-use crate::types::{ArtifactId, Caller, KIB, Sha256, read_at_most};
+use crate::{
+    scratch::Scratch,
+    types::{ArtifactId, Caller, KIB, Sha256, read_at_most},
+};
 
 /// What an entry costs beside its content, for the cap: an inode and a block.
 pub(super) const ENTRY_COST_BYTES: u64 = 4 * KIB;
@@ -71,7 +74,7 @@ impl Measured {
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) root: PathBuf,
-    temp: PathBuf,
+    scratch: Scratch,
     pub(super) options: Options,
     pub(super) index: Mutex<Index>,
     /// Bytes added by this process since its last sweep.
@@ -83,8 +86,10 @@ impl Disk {
         for dir in ["", "blobs", "entries", "gone", "tmp"] {
             private_dir(&root.join(dir)).map_err(StoreError::io("make a directory"))?;
         }
+        let scratch =
+            Scratch::make(&root.join("tmp")).map_err(StoreError::io("make a directory"))?;
         Ok(Self {
-            temp: root.join("tmp"),
+            scratch,
             root,
             options,
             index: Mutex::default(),
@@ -93,12 +98,17 @@ impl Disk {
     }
 
     pub(super) fn temp_dir(&self) -> &Path {
-        &self.temp
+        self.scratch.dir()
+    }
+
+    /// Removes what is on its way.
+    pub(super) fn end_scratch(&self) {
+        self.scratch.clear();
     }
 
     /// A new file that only this user can read, gone when dropped.
     pub(super) fn temp(&self) -> Result<NamedTempFile, StoreError> {
-        NamedTempFile::new_in(&self.temp).map_err(StoreError::io("make a file"))
+        NamedTempFile::new_in(self.temp_dir()).map_err(StoreError::io("make a file"))
     }
 
     /// Moves a finished file into place and makes its entry.

@@ -18,10 +18,8 @@ use super::{
     index::names_in,
     store::StoreError,
 };
-use crate::types::Sha256;
+use crate::{scratch::Scratch, types::Sha256};
 
-/// How long a file may be on its way. Older than the longest run, it was left by a crash.
-const TEMP_AGE: Duration = Duration::from_hours(2 * 24);
 /// How long an id that has ended is still told from one that never was, beyond the entry's own time to live.
 const GONE_AGE: Duration = Duration::from_hours(7 * 24);
 /// The most ended ids remembered.
@@ -40,6 +38,7 @@ pub struct Swept {
 
 impl Disk {
     pub(super) fn sweep(&self, now: Timestamp) -> Result<Swept, StoreError> {
+        Scratch::sweep(&self.root.join("tmp")).map_err(StoreError::io("remove a file"))?;
         // Read before the lock is taken: the first time this parses every entry, and nobody should wait for it.
         self.entries()?;
         let _lock = self.lock(Lock::Exclusive)?;
@@ -73,7 +72,6 @@ impl Disk {
         }
         self.remove_blobs_but(&blobs)?;
         let clock = SystemTime::now();
-        remove_old(&self.root.join("tmp"), clock, TEMP_AGE, usize::MAX)?;
         remove_old(
             &self.root.join("gone"),
             clock,

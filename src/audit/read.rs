@@ -32,7 +32,7 @@ pub enum Fault {
     /// Longer than any that is written.
     #[error("is longer than any that belljar writes")]
     TooLong,
-    /// The file ends in the middle of it: the server died, or the disk was full.
+    /// The file ends in the middle of it: the server was killed while it wrote, or is writing now.
     #[error("ends in the middle")]
     Unfinished,
     /// Its number does not follow the one before.
@@ -55,6 +55,15 @@ pub struct LogReport {
     pub lines: u64,
     /// What is wrong with the line after these.
     pub fault: Option<Fault>,
+}
+
+impl LogReport {
+    /// Whether the chain holds as far as there is one. The beginning of a last line is no tampering: a server that is
+    /// killed while it writes leaves it, and nothing that it was to record was done.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.fault, None | Some(Fault::Unfinished))
+    }
 }
 
 /// The logs in one directory.

@@ -54,8 +54,16 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often what is kept is looked through for what has expired.
 const SWEEP_STORE_EVERY: Duration = Duration::from_mins(5);
 
-/// When what ended servers left is looked for a second time: longer than a daemon takes to make a container.
-const REAP_AGAIN: Duration = Duration::from_mins(2);
+/// Waits before each time that what ended servers left is looked for. What a daemon was making when its server was killed
+/// appears a moment after the first time, or as late as [`Engine`]'s deadline for it allows: hence the last one, two
+/// minutes after the first.
+const REAP: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_secs(2),
+    Duration::from_secs(6),
+    Duration::from_secs(14),
+    Duration::from_secs(100),
+];
 
 /// What the broker works with.
 #[derive(Debug)]
@@ -126,6 +134,13 @@ impl Broker {
         self.until_stopped(async move {
             broker.sessions.keep_swept(|ended| broker.bury(ended)).await;
         });
+        let broker = Arc::clone(self);
+        // Nobody waits for it: who fetches meanwhile has a folder of its own.
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = broker.packages.tidy() {
+                tracing::warn!(%error, "what was on its way from a registry could not be removed");
+            }
+        }));
         let store = self.store.clone();
         self.until_stopped(async move {
             loop {
@@ -138,8 +153,7 @@ impl Broker {
         });
         let engine = self.engine.clone();
         self.until_stopped(async move {
-            // Twice: what a daemon was making when its server was killed may appear after the first time.
-            for wait in [Duration::ZERO, REAP_AGAIN] {
+            for wait in REAP {
                 tokio::time::sleep(wait).await;
                 if let Err(error) = engine.reap().await {
                     tracing::debug!(%error, "what ended servers left could not be looked for");
@@ -209,6 +223,8 @@ impl Broker {
             tracing::warn!("calls that do not stop are left to the end of their sandboxes");
         }
         self.engine.close().await;
+        self.packages.close();
+        self.store.close().await;
         self.recorder.stop();
     }
 

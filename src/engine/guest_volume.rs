@@ -13,7 +13,8 @@
 //! Only then it makes a second, empty volume, the *pointer*, whose name is fixed by the guest and the
 //! runtime and whose label names the filled one. To make a volume that exists gives back the existing one: the
 //! first pointer wins, the others remove what they filled. A volume that no pointer names is never used, so a half-filled one
-//! never is.
+//! never is. What a server leaves that is killed in the middle bears the server's instance in its name, and whoever sweeps
+//! after it removes that (`clear_seeding`).
 
 use super::{
     Inner, container,
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::{
     policy::Launch,
-    types::{Limits, SandboxId},
+    types::{InstanceId, Limits, SandboxId},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
@@ -38,6 +39,8 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 pub(super) const ROLE_VOLUME: &str = "guest-volume";
 /// The role of the container that fills one.
 const ROLE_SEED: &str = "guest-seed";
+/// What the names of all of them begin with.
+const PREFIX: &str = "belljar-guest-";
 /// Label of a pointer: the volume that it points to.
 const LABEL_POINTS_TO: &str = "belljar.volume";
 /// Repository of the one-file image, which lives for the time of the seeding.
@@ -72,10 +75,7 @@ pub(super) fn pointer_name(host: &Host) -> String {
             }
         })
         .collect();
-    format!(
-        "belljar-guest-{}-{runtime}",
-        host.architecture.guest_version()
-    )
+    format!("{PREFIX}{}-{runtime}", host.architecture.guest_version())
 }
 
 impl Inner {
@@ -85,7 +85,7 @@ impl Inner {
         if let Some(found) = self.pointed_to(&pointer).await? {
             return Ok(found);
         }
-        let name = format!("{pointer}-{}", SandboxId::random());
+        let name = volume_name(&pointer, self.instance.id());
         let seeded = self.seed(host, &name).await;
         if seeded.is_err() {
             self.discard_volume(&name).await;
@@ -145,15 +145,44 @@ impl Inner {
         }
     }
 
+    /// Removes what a server that has ended left of a seeding: the one-file image, and a volume that it filled and that
+    /// no pointer names. `volumes` are those of [`Self::seeded`]; where they are out of date, and a pointer has come
+    /// to one of them since, that pointer leads nowhere and is made anew by whoever meets it.
+    pub(super) async fn clear_seeding(
+        &self,
+        ended: &InstanceId,
+        volumes: &[Volume],
+    ) -> Result<(), DaemonError> {
+        self.daemon.remove_image(&seed_reference(ended)).await?;
+        let pointed = |name: &str| {
+            let mut targets = volumes
+                .iter()
+                .filter_map(|volume| volume.labels.get(LABEL_POINTS_TO));
+            targets.any(|target| target == name)
+        };
+        for volume in volumes {
+            if seeded_by(&volume.name).as_ref() == Some(ended) && !pointed(&volume.name) {
+                self.daemon.remove_volume(&volume.name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The guest's volumes on the daemon, of all servers.
+    pub(super) async fn seeded(&self) -> Result<Vec<Volume>, DaemonError> {
+        self.daemon
+            .volumes(&format!("{LABEL_ROLE}={ROLE_VOLUME}"))
+            .await
+    }
+
     async fn seed(&self, host: &Host, volume: &str) -> Result<(), EngineError> {
-        let tag = SandboxId::random().to_string();
-        let reference = format!("{SEED_REPOSITORY}:{tag}");
+        // One seeding at a time within a server, so that one name is enough.
+        let tag = self.instance.id().as_str();
+        let reference = seed_reference(self.instance.id());
         let root = root(host).map_err(|error| EngineError::GuestVolume {
             why: error.to_string(),
         })?;
-        self.daemon
-            .import_image(SEED_REPOSITORY, &tag, root)
-            .await?;
+        self.daemon.import_image(SEED_REPOSITORY, tag, root).await?;
         let result = self.seed_from(host, volume, &reference).await;
         if let Err(error) = self.daemon.remove_image(&reference).await {
             tracing::debug!(reference, %error, "the seed's image stays");
@@ -246,6 +275,24 @@ impl Inner {
         }];
         spec
     }
+}
+
+/// A name that nobody else uses, and that says whose the volume is until a pointer names it.
+fn volume_name(pointer: &str, instance: &InstanceId) -> String {
+    format!("{pointer}-{instance}-{}", SandboxId::random())
+}
+
+/// The server that filled the volume of this name, if it is one of a server's.
+fn seeded_by(name: &str) -> Option<InstanceId> {
+    let mut parts = name.strip_prefix(PREFIX)?.rsplitn(3, '-');
+    SandboxId::parse(parts.next()?).ok()?;
+    let instance = InstanceId::parse(parts.next()?).ok()?;
+    parts.next().map(|_pointer| instance)
+}
+
+/// Under which name a server imports the one-file image.
+fn seed_reference(instance: &InstanceId) -> String {
+    format!("{SEED_REPOSITORY}:{instance}")
 }
 
 fn labels<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {

@@ -17,8 +17,13 @@ use crate::types::InstanceId;
 const MAX_INSTANCES: usize = 4096;
 
 const SUFFIX: &str = ".lock";
+/// The end of the name of a file that is not locked yet.
+const NEW: &str = ".new";
+/// How often a new file is made anew because somebody took it for one that a crash left. Each time needs a sweep in the
+/// instant between two system calls: more than a few are no accident.
+const MAX_TRIES: usize = 8;
 /// The end of the name of the file that says since when an instance is known to have ended.
-const ENDED: &str = "ended";
+const ENDED: &str = ".ended";
 
 /// Bytes read of another instance's file. Daemons' ids are short.
 const MAX_NOTE_BYTES: u64 = 256;
@@ -48,22 +53,32 @@ impl Instance {
             |source| InstanceError { path, source }
         };
         std::fs::create_dir_all(&directory).map_err(failed(&directory))?;
-        let id = InstanceId::random();
-        let path = directory.join(format!("{id}{SUFFIX}"));
-        // Locked before it bears its name: another server must never meet it with its lock free.
-        let new = directory.join(format!("{id}.new"));
-        let lock = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&new)
-            .map_err(failed(&new))?;
-        lock.lock().map_err(failed(&new))?;
-        std::fs::rename(&new, &path).map_err(failed(&path))?;
-        Ok(Self {
-            id,
-            directory,
-            lock,
-        })
+        let mut tries = 0;
+        loop {
+            let id = InstanceId::random();
+            let path = directory.join(format!("{id}{SUFFIX}"));
+            // Locked before it bears its name: another server must never meet it with its lock free.
+            let new = directory.join(format!("{id}{NEW}"));
+            let lock = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&new)
+                .map_err(failed(&new))?;
+            lock.lock().map_err(failed(&new))?;
+            tries += 1;
+            match std::fs::rename(&new, &path) {
+                Ok(()) => {
+                    return Ok(Self {
+                        id,
+                        directory,
+                        lock,
+                    });
+                }
+                // A sweep met it before it was locked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MAX_TRIES => {}
+                Err(error) => return Err(failed(&path)(error)),
+            }
+        }
     }
 
     /// Its id.
@@ -83,9 +98,10 @@ impl Instance {
     pub fn note_daemon(&self, daemon_id: &str) -> Result<(), InstanceError> {
         let note = || {
             let mut file = &self.lock;
-            file.set_len(0)?;
             file.rewind()?;
-            file.write_all(daemon_id.as_bytes())
+            // Cut afterwards: at no moment may it look as if no daemon was used.
+            file.write_all(daemon_id.as_bytes())?;
+            file.set_len(daemon_id.len() as u64)
         };
         note().map_err(|source| InstanceError {
             path: self.directory.clone(),
@@ -101,7 +117,8 @@ impl Instance {
         }
     }
 
-    /// The instances of this directory whose server has ended, each held as long as the value lives.
+    /// The instances of this directory whose server has ended, each held as long as the value lives. What a server left
+    /// that ended in the middle of making or of removing such a file is removed.
     pub fn dead(&self) -> Result<Vec<DeadInstance>, InstanceError> {
         let failed = |source| InstanceError {
             path: self.directory.clone(),
@@ -114,6 +131,7 @@ impl Instance {
         {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
+            tidy(&self.directory, name.to_str().unwrap_or_default());
             let Some(id) = name
                 .to_str()
                 .and_then(|name| name.strip_suffix(SUFFIX))
@@ -153,7 +171,14 @@ impl DeadInstance {
     /// `None` where the lock is held, or the file is gone meanwhile.
     fn claim(id: InstanceId, path: PathBuf) -> Option<Self> {
         let lock = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+        Self::of(id, path, lock)
+    }
+
+    fn of(id: InstanceId, path: PathBuf, lock: File) -> Option<Self> {
         match lock.try_lock() {
+            // Opened before and locked after another sweep removed it: there is nothing left to clean up, and a mark
+            // of its end would stay for good.
+            Ok(()) if !path.exists() => None,
             Ok(()) => {
                 let mut daemon_id = String::new();
                 (&lock)
@@ -186,7 +211,7 @@ impl DeadInstance {
     /// How long ago it was first found that the server has ended; that is noted by the first call.
     #[must_use]
     pub fn ended_for(&self) -> Duration {
-        let mark = self.path.with_extension(ENDED);
+        let mark = self.path.with_extension(&ENDED[1..]);
         let noted = std::fs::metadata(&mark).and_then(|mark| mark.modified());
         if let Ok(noted) = noted {
             return noted.elapsed().unwrap_or_default();
@@ -199,11 +224,33 @@ impl DeadInstance {
 
     /// Removes the file: nothing of the instance is left on the daemon.
     pub fn forget(self) {
-        let _ = std::fs::remove_file(self.path.with_extension(ENDED));
+        let _ = std::fs::remove_file(self.path.with_extension(&ENDED[1..]));
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "instance file not removed");
         }
         let _ = self.lock.unlock();
+    }
+}
+
+/// Removes a file that is no instance's: one that was made and never locked, since its server was killed between the
+/// two, and a mark whose instance is forgotten.
+fn tidy(directory: &Path, name: &str) {
+    let id = |suffix: &str| {
+        let id = name.strip_suffix(suffix);
+        id.filter(|id| InstanceId::parse(id).is_ok())
+    };
+    let path = directory.join(name);
+    if id(NEW).is_some() {
+        // Its maker, if it lives, waits for the lock, finds the file gone, and makes another.
+        if let Ok(lock) = OpenOptions::new().write(true).open(&path)
+            && lock.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_file(&path);
+        }
+    } else if let Some(id) = id(ENDED)
+        && !directory.join(format!("{id}{SUFFIX}")).exists()
+    {
+        let _ = std::fs::remove_file(&path);
     }
 }
 
@@ -254,6 +301,71 @@ mod tests {
         let ours = Instance::create(state.path()).unwrap();
         ours.retire();
         assert_eq!(std::fs::read_dir(ours.directory()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_server_left_that_was_killed_while_it_made_or_removed_its_file_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        let left = |suffix: &str| {
+            let name = format!("{}{suffix}", InstanceId::random());
+            ours.directory().join(name)
+        };
+        let (new, held, mark) = (left(NEW), left(NEW), left(ENDED));
+        for path in [&new, &mark] {
+            File::create(path).unwrap();
+        }
+        let holder = File::create(&held).unwrap();
+        holder.lock().unwrap();
+        assert!(ours.dead().unwrap().is_empty());
+        assert!(!new.exists() && !mark.exists());
+        assert!(held.exists(), "its maker is at it");
+        drop(holder);
+        ours.dead().unwrap();
+        assert!(!held.exists());
+    }
+
+    #[test]
+    fn an_instance_that_another_sweep_forgot_meanwhile_is_not_dead_again() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = Instance::create(state.path()).unwrap();
+        let other = Instance::create(state.path()).unwrap();
+        let (id, path) = (other.id().clone(), {
+            let name = format!("{}{SUFFIX}", other.id());
+            ours.directory().join(name)
+        });
+        drop(other);
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        for dead in ours.dead().unwrap() {
+            dead.forget();
+        }
+        assert!(DeadInstance::of(id, path, lock).is_none());
+        assert_eq!(std::fs::read_dir(ours.directory()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn servers_that_begin_while_others_sweep_all_get_their_file() {
+        let state = tempfile::tempdir().unwrap();
+        let sweeper = Instance::create(state.path()).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let all = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(sweeper.dead().unwrap().is_empty());
+                }
+            });
+            let all: Vec<_> = (0..200)
+                .map(|_| Instance::create(state.path()).unwrap())
+                .collect();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            all
+        });
+        let files = std::fs::read_dir(sweeper.directory()).unwrap().count();
+        assert_eq!(files, all.len() + 1);
     }
 
     #[test]

@@ -31,14 +31,26 @@ impl Inner {
     pub(super) async fn reap(&self) -> Result<Reaped, EngineError> {
         let host = self.host().await?;
         let mut reaped = Reaped::default();
-        for dead in self.instance.dead()? {
-            if !dead.used(&host.info.daemon_id) {
-                continue;
-            }
+        let mut dead = self.instance.dead()?;
+        dead.retain(|dead| dead.used(&host.info.daemon_id));
+        if dead.is_empty() {
+            return Ok(reaped);
+        }
+        // A daemon that cannot say which volumes it has can still remove containers.
+        let seeded = self.seeded().await;
+        for dead in dead {
             let (removed, failed) = self.sweep(dead.id()).await?;
             reaped.containers += removed;
             reaped.failed += failed;
-            if failed == 0 {
+            // After its containers: one of them may be the one that fills the volume.
+            let cleared = match &seeded {
+                Ok(volumes) => self.clear_seeding(dead.id(), volumes).await,
+                Err(error) => Err(error.clone()),
+            };
+            if let Err(error) = &cleared {
+                tracing::warn!(instance = %dead.id(), %error, "what was left of filling a volume could not be removed");
+            }
+            if failed == 0 && cleared.is_ok() {
                 reaped.instances += 1;
                 // A container that the daemon was making when the server ended may appear only now.
                 if dead.ended_for() >= deadline::SETTLED {

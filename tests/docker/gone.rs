@@ -1,15 +1,19 @@
 //! Nothing stays: whatever ends, however it ends.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use belljar::{
     engine::{Reaped, tether::message::ExitStatus},
-    types::LimitsRequest,
+    types::{InstanceId, LimitsRequest, SandboxId},
 };
-use bollard::models::ContainerStateStatusEnum;
+use bollard::{
+    models::{ContainerStateStatusEnum, VolumeCreateRequest},
+    query_parameters::{RemoveImageOptions, RemoveVolumeOptions, TagImageOptions},
+};
 
 use crate::support::{
-    BASH, PYTHON, World, bash, container, containers, engine_in, permit, python, until,
+    BASH, PYTHON, TestImage, World, bash, client, container, containers, engine_in, permit, python,
+    until,
 };
 
 #[tokio::test]
@@ -84,6 +88,72 @@ fn a_server_that_dies_leaves_nothing_running_and_the_next_one_cleans_up() {
         assert!(containers(&label).await.is_empty());
         next.close().await;
     });
+}
+
+/// A volume as servers make them when they bring the guest; `points_to` another, or filled by itself.
+async fn guest_volume(name: &str, points_to: Option<&str>) {
+    let mut labels = HashMap::from([("belljar.role".to_owned(), "guest-volume".to_owned())]);
+    if let Some(target) = points_to {
+        labels.insert("belljar.volume".to_owned(), target.to_owned());
+    }
+    let ask = VolumeCreateRequest {
+        name: Some(name.to_owned()),
+        labels: Some(labels),
+        ..VolumeCreateRequest::default()
+    };
+    client().create_volume(ask).await.unwrap();
+}
+
+async fn tag_as_seed(image: &TestImage, of: &InstanceId) -> String {
+    let options = TagImageOptions {
+        repo: Some("belljar/guest-seed".into()),
+        tag: Some(of.to_string()),
+    };
+    client().tag_image(&image.0, Some(options)).await.unwrap();
+    format!("belljar/guest-seed:{of}")
+}
+
+#[tokio::test]
+async fn what_a_killed_server_left_of_bringing_the_guest_is_removed_and_no_other_volume() {
+    let world = World::new();
+    // It never made a container: its file says of no daemon that it is the one.
+    let dead = engine_in(world.state.path(), None);
+    let dead_id = dead.instance().id().clone();
+    drop(dead);
+    let unknown = InstanceId::random();
+    let version = SandboxId::random();
+    let name = |of: &InstanceId| {
+        let random = SandboxId::random();
+        format!("belljar-guest-{version}-runc-{of}-{random}")
+    };
+    let (half, used) = (name(&dead_id), name(&dead_id));
+    let live = name(world.engine.instance().id());
+    let (others, pointer) = (name(&unknown), format!("belljar-guest-{version}-runc"));
+    for volume in [&half, &used, &live, &others] {
+        guest_volume(volume, None).await;
+    }
+    guest_volume(&pointer, Some(&used)).await;
+    let image = TestImage::new(&[]).await;
+    let seed = tag_as_seed(&image, &dead_id).await;
+    let other_seed = tag_as_seed(&image, &unknown).await;
+
+    let reaped = world.engine.reap().await.unwrap();
+    assert_eq!((reaped.instances, reaped.failed), (1, 0));
+    assert!(client().inspect_volume(&half).await.is_err());
+    assert!(client().inspect_image(&seed).await.is_err());
+    client().inspect_image(&other_seed).await.unwrap();
+    for volume in [&pointer, &used, &live, &others] {
+        client().inspect_volume(volume).await.unwrap();
+        let options = None::<RemoveVolumeOptions>;
+        client().remove_volume(volume, options).await.unwrap();
+    }
+    let options = None::<RemoveImageOptions>;
+    client()
+        .remove_image(&other_seed, options, None)
+        .await
+        .unwrap();
+    image.remove().await;
+    world.engine.close().await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@
     reason = "a test fails by panicking, in its helpers too, and looks at the daemon past the engine"
 )]
 
+mod foreign;
 mod gone;
 mod guest;
 mod hostile;

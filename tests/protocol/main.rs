@@ -18,6 +18,7 @@ mod files;
 mod harness;
 mod http;
 mod launch;
+mod level;
 mod local;
 mod packages;
 mod pool;

@@ -17,7 +17,7 @@ use cap_std::{
     fs::{Dir, OpenOptions},
 };
 
-use crate::types::{random_hex, visible};
+use crate::types::visible;
 use save::Target;
 
 mod save;
@@ -248,12 +248,7 @@ impl AllowedDirs {
             shown: shown(path),
         };
         target.check()?;
-        let temp = PathBuf::from(format!(".belljar-{}.part", random_hex::<8>()));
-        let file = target
-            .parent
-            .open_with(&temp, OpenOptions::new().write(true).create_new(true))
-            .map_err(failed)?;
-        Ok(LocalWriter::new(file, target, temp))
+        LocalWriter::begin(target).map_err(failed)
     }
 
     /// Where a path may lie: for an absolute one the innermost folder that holds it, else each folder in order.

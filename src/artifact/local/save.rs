@@ -1,6 +1,8 @@
-//! Saves one file beneath an opened folder: written beside its place, and moved there once it is whole.
+//! Saves one file beneath an opened folder: written without a name where the system can do that, else beside its place,
+//! and put there once it is whole.
 //!
-//! Nothing unfinished may stay, and without being told so nothing may be overwritten, also in a race.
+//! Nothing unfinished may stay, and without being told so nothing may be overwritten, also in a race. A file without a name
+//! goes with its process, however that ends; one beside its place stays where the server is killed while it writes it.
 
 use std::{
     fs::File,
@@ -12,7 +14,7 @@ use std::{
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::{LocalError, Overwrite, blocking};
-use crate::types::MIB;
+use crate::types::{MIB, random_hex};
 
 /// Bytes copied at a time: a call that is cancelled meanwhile must not keep its thread for a file of gigabytes.
 const STEP_BYTES: u64 = 32 * MIB;
@@ -56,6 +58,32 @@ impl Target {
         }
     }
 
+    /// Gives a file without a name the target's.
+    #[cfg(target_os = "linux")]
+    fn name(&self, file: &File) -> Result<(), LocalError> {
+        self.check()?;
+        match self.overwrite {
+            // The kernel itself refuses where somebody was faster.
+            Overwrite::Refuse => match unnamed::link(file, &self.parent, &self.name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.exists()),
+                other => other.map_err(|e| self.io(e)),
+            },
+            Overwrite::Replace => {
+                let temp = beside();
+                unnamed::link(file, &self.parent, &temp).map_err(|e| self.io(e))?;
+                self.rename(&temp).inspect_err(|_| {
+                    let _ = self.parent.remove_file(&temp);
+                })
+            }
+        }
+    }
+
+    fn rename(&self, temp: &Path) -> Result<(), LocalError> {
+        self.parent
+            .rename(temp, &self.parent, &self.name)
+            .map_err(|e| self.io(e))
+    }
+
     fn place(&self, temp: &Path) -> Result<(), LocalError> {
         self.check()?;
         match self.overwrite {
@@ -65,10 +93,7 @@ impl Target {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.exists()),
                 Err(_) => self.claim_and_rename(temp),
             },
-            Overwrite::Replace => self
-                .parent
-                .rename(temp, &self.parent, &self.name)
-                .map_err(|e| self.io(e)),
+            Overwrite::Replace => self.rename(temp),
         }
     }
 
@@ -91,15 +116,57 @@ impl Target {
     }
 }
 
+/// A name for a file that is not whole yet.
+fn beside() -> PathBuf {
+    PathBuf::from(format!(".belljar-{}.part", random_hex::<8>()))
+}
+
+/// Files without a name, which the kernel removes with the last handle to them.
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use std::{fs::File, io, os::fd::AsRawFd as _, path::Path};
+
+    use cap_std::fs::Dir;
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
+
+    /// Makes one in the file system of `parent`; `None` where that cannot be done, or it could not be named later.
+    pub(super) fn make(parent: &Dir) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = File::from(openat(parent, ".", flags, Mode::from_raw_mode(0o666)).ok()?);
+        Path::new(&handle(&file)).exists().then_some(file)
+    }
+
+    /// Names it; what has the name already stays.
+    pub(super) fn link(file: &File, parent: &Dir, name: &Path) -> io::Result<()> {
+        linkat(CWD, handle(file), parent, name, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(())
+    }
+
+    /// The way to name an open file that needs no privilege.
+    fn handle(file: &File) -> String {
+        format!("/proc/self/fd/{}", file.as_raw_fd())
+    }
+}
+
 /// Removes what is unfinished when it is dropped.
 #[derive(Debug)]
 struct Partial {
-    target: Option<(Target, PathBuf)>,
+    target: Option<(Target, Temp)>,
+}
+
+/// Where a file is until it is whole.
+#[derive(Debug)]
+enum Temp {
+    /// Nowhere: it has no name.
+    #[cfg(target_os = "linux")]
+    Unnamed,
+    /// Beside its place.
+    Beside(PathBuf),
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if let Some((target, temp)) = self.target.take() {
+        if let Some((target, Temp::Beside(temp))) = self.target.take() {
             let _ = target.parent.remove_file(temp);
         }
     }
@@ -113,9 +180,26 @@ pub struct LocalWriter {
 }
 
 impl LocalWriter {
-    pub(super) fn new(file: cap_std::fs::File, target: Target, temp: PathBuf) -> Self {
+    pub(super) fn begin(target: Target) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Some(file) = unnamed::make(&target.parent) {
+            return Ok(Self::new(file, target, Temp::Unnamed));
+        }
+        Self::begin_beside(target)
+    }
+
+    /// For systems and file systems on which every file has a name.
+    pub(super) fn begin_beside(target: Target) -> io::Result<Self> {
+        let temp = beside();
+        let file = target
+            .parent
+            .open_with(&temp, OpenOptions::new().write(true).create_new(true))?;
+        Ok(Self::new(file.into_std(), target, Temp::Beside(temp)))
+    }
+
+    fn new(file: File, target: Target, temp: Temp) -> Self {
         Self {
-            file: Arc::new(file.into_std()),
+            file: Arc::new(file),
             partial: Partial {
                 target: Some((target, temp)),
             },
@@ -145,9 +229,15 @@ impl LocalWriter {
         blocking(move || {
             if let Some((target, temp)) = &partial.target {
                 file.sync_data().map_err(|source| target.io(source))?;
-                // Closed before it is renamed: Windows renames no open file.
-                drop(file);
-                target.place(temp)?;
+                match temp {
+                    #[cfg(target_os = "linux")]
+                    Temp::Unnamed => target.name(&file)?,
+                    Temp::Beside(temp) => {
+                        // Closed before it is renamed: Windows renames no open file.
+                        drop(file);
+                        target.place(temp)?;
+                    }
+                }
             }
             // In its place: nothing is left to remove.
             partial.target.take();

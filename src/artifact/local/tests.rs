@@ -252,6 +252,49 @@ async fn who_comes_second_does_not_overwrite() {
     assert_eq!(names(&folder), ["sub", "x"]);
 }
 
+#[tokio::test]
+async fn a_file_on_its_way_is_whole_or_gone_with_a_name_and_without() {
+    let begin_beside: fn(Target) -> std::io::Result<LocalWriter> = LocalWriter::begin_beside;
+    for begin in [LocalWriter::begin, begin_beside] {
+        let (_dir, folder) = folder();
+        for (overwrite, saved) in [
+            (Overwrite::Refuse, true),
+            (Overwrite::Replace, true),
+            (Overwrite::Refuse, false),
+        ] {
+            let target = Target {
+                parent: Dir::open_ambient_dir(&folder, ambient_authority()).unwrap(),
+                name: "x".into(),
+                overwrite,
+                shown: "x".to_owned(),
+            };
+            // Somebody may come first after the first look.
+            let mut writer = match begin(target) {
+                Ok(writer) => writer,
+                Err(error) => panic!("{error}"),
+            };
+            writer.copy_of(content("whole")).await.unwrap();
+            let finished = writer.finish().await;
+            assert_eq!(finished.is_ok(), saved, "{finished:?}");
+            assert_eq!(names(&folder), ["sub", "x"]);
+            assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "whole");
+        }
+    }
+}
+
+/// The name of a file that is not whole would outlive a server that is killed.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_on_its_way_has_no_name() {
+    let (_dir, folder) = folder();
+    let dirs = open(&[(&folder, Access::ReadWrite)]);
+    let mut writer = dirs.save(Path::new("x"), Overwrite::Refuse).await.unwrap();
+    writer.copy_of(content("half")).await.unwrap();
+    assert_eq!(names(&folder), ["sub"]);
+    writer.finish().await.unwrap();
+    assert_eq!(names(&folder), ["sub", "x"]);
+}
+
 #[test]
 fn without_hard_links_the_name_is_claimed_first() {
     let (_dir, folder) = folder();

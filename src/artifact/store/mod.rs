@@ -118,8 +118,8 @@ impl Store {
         })
     }
 
-    /// A directory for files on their way into the store: private, on the same file system, and swept of
-    /// what a crash leaves.
+    /// A directory for files on their way into the store: private to this process, on the same file system, and removed
+    /// by the next process where this one is killed.
     #[must_use]
     pub fn spool_dir(&self) -> &Path {
         self.disk.temp_dir()
@@ -238,6 +238,17 @@ impl Store {
     /// Removes what has expired, what is over the cap (oldest first) and what crashes left.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
         self.blocking(|disk| disk.sweep(Timestamp::now())).await
+    }
+
+    /// Ends it: what is still on its way into the store is removed, and nothing more can be kept by this process.
+    pub async fn close(&self) {
+        // Where the runtime ends already, the next start removes it.
+        let _ = self
+            .blocking(|disk| {
+                disk.end_scratch();
+                Ok(())
+            })
+            .await;
     }
 
     pub(super) async fn blocking<T: Send + 'static>(

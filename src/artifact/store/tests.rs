@@ -47,6 +47,8 @@ fn files(store: &Store, dir: &str) -> usize {
         fs::read_dir(dir)
             .unwrap()
             .map(|item| item.unwrap().path())
+            // A lock says whose the files are; it is none.
+            .filter(|path| path.extension() != Some("lock".as_ref()))
             .map(|path| if path.is_dir() { walk(&path) } else { 1 })
             .sum()
     }
@@ -396,16 +398,13 @@ async fn what_a_crash_leaves_is_swept_and_damage_is_reported() {
         "{half",
     )
     .unwrap();
-    let old = root.join("tmp/.tmpold");
-    fs::write(&old, "half").unwrap();
-    let ago = std::time::SystemTime::now() - Duration::from_hours(3 * 24);
-    fs::File::options()
-        .write(true)
-        .open(&old)
-        .unwrap()
-        .set_modified(ago)
-        .unwrap();
-    fs::write(root.join("tmp/.tmpnew"), "half").unwrap();
+    // Of a process that was killed: nobody holds its lock.
+    let killed = root.join("tmp").join("0".repeat(32));
+    fs::create_dir(&killed).unwrap();
+    fs::write(killed.join(".tmphalf"), "half").unwrap();
+    fs::write(killed.with_extension("lock"), "").unwrap();
+    let ours = store.spool_dir().join(".tmpnew");
+    fs::write(&ours, "half").unwrap();
     assert_eq!(
         store.sweep().await.unwrap(),
         Swept {
@@ -415,6 +414,7 @@ async fn what_a_crash_leaves_is_swept_and_damage_is_reported() {
         }
     );
     assert_eq!((files(&store, "blobs"), files(&store, "tmp")), (1, 1));
+    assert!(ours.exists() && !killed.exists());
     let sha256 = entry.sha256.to_string();
     fs::write(root.join("blobs").join(&sha256[..2]).join(&sha256), "cut").unwrap();
     assert!(matches!(
@@ -476,4 +476,14 @@ async fn nobody_else_can_read_the_store() {
     let (_dir, store) = store(Options::default());
     put(&store, "x", artifact("x")).await;
     check(&store.disk.root);
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_has_nothing_on_its_way_though_somebody_still_holds_it() {
+    let (_dir, store) = store(Options::default());
+    fs::write(store.spool_dir().join(".tmphalf"), "half").unwrap();
+    store.close().await;
+    let tmp = store.disk.root.join("tmp");
+    assert_eq!(fs::read_dir(tmp).unwrap().count(), 0);
+    store.close().await;
 }

@@ -49,7 +49,8 @@ enum AuditCommand {
         json: bool,
     },
     /// Checks that no line of any log was changed, removed or put in before its last one. What was cut off the end, or a
-    /// log that was removed whole, does not show.
+    /// log that was removed whole, does not show. A last line that is not whole is told and is no fault: a server that
+    /// was killed while it wrote leaves it.
     Verify,
 }
 
@@ -131,6 +132,11 @@ fn verify(logs: &Logs, out: &mut (impl Write + ?Sized)) -> Result<AuditExit, Aud
         let name = visible::escape_name(name.as_encoded_bytes());
         match report.fault {
             None => writeln!(out, "ok      {name}: {} events", report.lines)?,
+            Some(_) if report.holds() => writeln!(
+                out,
+                "torn    {name}: {} events, and the beginning of another that the server was killed while writing, or is writing now",
+                report.lines
+            )?,
             Some(fault) => {
                 exit = AuditExit::Failed;
                 writeln!(out, "failed  {name}: line {} {fault}", report.lines + 1)?;

@@ -162,3 +162,38 @@ async fn verify_fails_once_a_line_was_changed() {
     assert_eq!(exit, AuditExit::Failed);
     assert!(text.contains("line 3 does not carry the digest"), "{text}");
 }
+
+/// As a server leaves it that is killed while it writes.
+#[tokio::test]
+async fn a_last_line_that_breaks_off_is_told_and_is_no_fault() {
+    let (dir, _) = state().await;
+    let path = fs::read_dir(dir.path().join("audit"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let last = lines[2].len();
+    for kept in [1, last / 2, last - 1] {
+        let torn = &whole[..whole.len() - last + kept];
+        fs::write(&path, torn).unwrap();
+        let (exit, text) = audit(dir.path(), &["verify"]).await;
+        assert_eq!(exit, AuditExit::Fine, "{text}");
+        assert!(
+            text.starts_with("torn ") && text.contains(": 2 events, and the beginning of another"),
+            "{text}"
+        );
+        let (exit, text) = audit(dir.path(), &["tail"]).await;
+        assert_eq!((exit, text.lines().count()), (AuditExit::Fine, 2));
+    }
+    // Before the end it is tampering all the same.
+    fs::write(
+        &path,
+        format!("{}{}", &lines[0][..20], &whole[lines[0].len()..]),
+    )
+    .unwrap();
+    let (exit, text) = audit(dir.path(), &["verify"]).await;
+    assert_eq!(exit, AuditExit::Failed, "{text}");
+}

@@ -4,7 +4,7 @@
 //! ```text
 //! files/sha256-<hex>   a file, of which exactly this is the digest
 //! pages/<sha256>       a page: a line that says what it is, and the page; named by the digest of its address
-//! tmp/                 files on their way, which a crash leaves and a later sweep removes
+//! tmp/<id>/            files on their way, of one process; the next one removes them when it was killed
 //! ```
 //! Everything is written in `tmp` and renamed into place once its digest is the right one, so that several servers may
 //! work on one cache without a lock: whoever comes second replaces a file by the same file. What is read is verified
@@ -16,7 +16,7 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -27,7 +27,10 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt as _;
 
 use super::{digest::Digest, digest::Hasher};
-use crate::types::{MIB, Sha256, read_at_most};
+use crate::{
+    scratch::Scratch,
+    types::{MIB, Sha256, read_at_most},
+};
 
 /// The largest page, in bytes, as it is kept and as it is fetched. Stops a registry from filling the memory.
 pub(super) const MAX_PAGE_BYTES: u64 = 64 * MIB;
@@ -36,8 +39,6 @@ const MAX_ABOUT_BYTES: u64 = 8 * 1024;
 /// The part of the room that one process adds before it sweeps again. With few processes on one cache the overshoot is
 /// as many times this.
 const SWEEP_EVERY_PART: u64 = 16;
-/// How long a file on its way may lie in `tmp` before it is taken for what a crash left.
-const ABANDONED: Duration = Duration::from_hours(24);
 /// How much of a file is read at a time.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -48,6 +49,8 @@ pub(super) struct Cache {
     most_bytes: u64,
     /// Bytes added by this process since its last sweep.
     added: AtomicU64,
+    /// Where this process's files are on their way, once it has had one.
+    scratch: Mutex<Option<Scratch>>,
 }
 
 /// A page as it was kept.
@@ -98,6 +101,7 @@ impl Cache {
             most_bytes,
             // Another process may have left more than its share.
             added: AtomicU64::new(most_bytes),
+            scratch: Mutex::new(None),
         }
     }
 
@@ -211,16 +215,26 @@ impl Cache {
             > self.most_bytes / SWEEP_EVERY_PART
         {
             self.added.store(0, Ordering::Relaxed);
-            if let Err(error) = self.sweep(SystemTime::now(), to) {
+            if let Err(error) = self.sweep(to) {
                 tracing::warn!(%error, "the cache of packages could not be swept");
             }
         }
         Ok(())
     }
 
-    /// Removes what was used longest ago, until the rest has room, and what a crash left. `but` stays: somebody is about
-    /// to read it.
-    fn sweep(&self, now: SystemTime, but: &Path) -> io::Result<()> {
+    /// Removes what this process has on its way.
+    pub(super) fn close(&self) {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(scratch.take());
+    }
+
+    /// Removes what processes had on their way that were killed.
+    pub(super) fn tidy(&self) -> io::Result<()> {
+        Scratch::sweep(&self.root.join("tmp"))
+    }
+
+    /// Removes what was used longest ago, until the rest has room. `but` stays: somebody is about to read it.
+    fn sweep(&self, but: &Path) -> io::Result<()> {
         let mut all = Vec::new();
         for folder in ["files", "pages"] {
             list(&self.root.join(folder), &mut all)?;
@@ -233,14 +247,7 @@ impl Cache {
                 remove(path)?;
             }
         }
-        let mut left = Vec::new();
-        list(&self.root.join("tmp"), &mut left)?;
-        for (written, _, path) in left {
-            if now.duration_since(written).is_ok_and(|age| age > ABANDONED) {
-                remove(&path)?;
-            }
-        }
-        Ok(())
+        self.tidy()
     }
 
     /// A new file that only this user can read, gone when dropped.
@@ -248,7 +255,13 @@ impl Cache {
         for folder in ["", "files", "pages", "tmp"] {
             private_dir(&self.root.join(folder))?;
         }
-        NamedTempFile::new_in(self.root.join("tmp"))
+        // A panic while it was held leaves at worst no folder yet.
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = match &mut *scratch {
+            Some(scratch) => scratch,
+            none => none.insert(Scratch::make(&self.root.join("tmp"))?),
+        };
+        NamedTempFile::new_in(scratch.dir())
     }
 
     fn file(&self, digest: &Digest) -> PathBuf {
@@ -362,6 +375,16 @@ mod tests {
         fs::read_dir(cache.root.join(folder)).unwrap().count()
     }
 
+    /// Files in the folders of all processes.
+    fn on_the_way(cache: &Cache) -> usize {
+        let folders = fs::read_dir(cache.root.join("tmp")).unwrap();
+        let folders = folders.map(|entry| entry.unwrap().path());
+        folders
+            .filter(|path| path.is_dir())
+            .map(|folder| fs::read_dir(folder).unwrap().count())
+            .sum()
+    }
+
     #[tokio::test]
     async fn a_file_is_kept_under_its_digest_and_read_whole() {
         let folder = tempfile::tempdir().unwrap();
@@ -372,7 +395,7 @@ mod tests {
             b"wheel"
         );
         assert_eq!(read(&cache, b"wheel").await.unwrap(), b"wheel");
-        assert_eq!(files(&cache, "tmp"), 0);
+        assert_eq!(on_the_way(&cache), 0);
     }
 
     #[tokio::test]
@@ -384,7 +407,7 @@ mod tests {
             assert!(matches!(kept, Err(KeepError::Digest)));
         }
         assert_eq!(read(&cache, b"wheel").await, None);
-        assert_eq!((files(&cache, "files"), files(&cache, "tmp")), (0, 0));
+        assert_eq!((files(&cache, "files"), on_the_way(&cache)), (0, 0));
     }
 
     #[tokio::test]
@@ -394,7 +417,7 @@ mod tests {
         let mut incoming = cache.take_in(sha256(b"wheel")).await.unwrap();
         incoming.write(b"whe").await.unwrap();
         drop(incoming);
-        assert_eq!((files(&cache, "files"), files(&cache, "tmp")), (0, 0));
+        assert_eq!((files(&cache, "files"), on_the_way(&cache)), (0, 0));
     }
 
     #[tokio::test]
@@ -419,10 +442,7 @@ mod tests {
             assert_eq!(kept.unwrap(), content);
         }
         assert_eq!(read(&caches[0], &content).await.unwrap(), content);
-        assert_eq!(
-            (files(&caches[0], "files"), files(&caches[0], "tmp")),
-            (1, 0)
-        );
+        assert_eq!((files(&caches[0], "files"), on_the_way(&caches[0])), (1, 0));
     }
 
     #[tokio::test]
@@ -463,15 +483,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_goes_after_a_day() {
+    fn what_is_on_its_way_goes_with_its_process_and_no_sooner() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
+        cache.tidy().unwrap();
+        assert!(!cache.root.exists(), "nothing is made before it is needed");
         let left = cache.temp().unwrap().into_temp_path().keep().unwrap();
-        let now = SystemTime::now();
-        cache.sweep(now, Path::new("")).unwrap();
-        assert!(left.exists());
-        cache.sweep(now + 2 * ABANDONED, Path::new("")).unwrap();
-        assert!(!left.exists());
+        let other = self::cache(&folder);
+        other.tidy().unwrap();
+        other.sweep(Path::new("")).unwrap();
+        assert!(left.exists(), "its process lives");
+        drop(cache);
+        assert_eq!(files(&other, "tmp"), 0);
     }
 
     #[test]

@@ -66,6 +66,17 @@ impl Packages {
         }
     }
 
+    /// Removes what servers had on their way from a registry that were killed. Blocks; where nothing was ever
+    /// fetched it makes nothing.
+    pub fn tidy(&self) -> std::io::Result<()> {
+        self.shared.cache.tidy()
+    }
+
+    /// Removes what this server has on its way. Blocks for as long as it takes to remove a few files.
+    pub fn close(&self) {
+        self.shared.cache.close();
+    }
+
     /// The registry of one kind, found the first time that somebody asks; `None` where the kind is off.
     ///
     /// # Errors

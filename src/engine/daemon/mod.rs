@@ -203,6 +203,9 @@ pub trait Daemon: Send + Sync + 'static {
     /// Looks a volume up.
     async fn volume(&self, name: &str) -> Result<Option<Volume>, DaemonError>;
 
+    /// All volumes that carry this label (`name=value`).
+    async fn volumes(&self, label: &str) -> Result<Vec<Volume>, DaemonError>;
+
     /// Makes a volume; where one of that name exists already, says how that one is.
     async fn create_volume(&self, volume: &Volume) -> Result<Volume, DaemonError>;
 

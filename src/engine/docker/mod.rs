@@ -24,8 +24,8 @@ use bollard::{
     errors::Error,
     query_parameters::{
         CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
-        KillContainerOptions, ListContainersOptions, RemoveContainerOptions, RemoveImageOptions,
-        RemoveVolumeOptions, StartContainerOptions, WaitContainerOptions,
+        KillContainerOptions, ListContainersOptions, ListVolumesOptions, RemoveContainerOptions,
+        RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions, WaitContainerOptions,
     },
 };
 use bytes::Bytes;
@@ -409,6 +409,19 @@ impl Daemon for Docker {
             })
             .await;
         Ok(found(volume)?.map(report::volume))
+    }
+
+    async fn volumes(&self, label: &str) -> Result<Vec<Volume>, DaemonError> {
+        let options = ListVolumesOptions {
+            filters: Some([("label".to_owned(), vec![label.to_owned()])].into()),
+        };
+        let list = self
+            .call("list volumes", deadline::QUERY, |docker| async move {
+                docker.list_volumes(Some(options)).await
+            })
+            .await?;
+        let volumes = list.volumes.unwrap_or_default();
+        Ok(volumes.into_iter().map(report::volume).collect())
     }
 
     async fn create_volume(&self, volume: &Volume) -> Result<Volume, DaemonError> {

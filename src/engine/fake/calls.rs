@@ -325,6 +325,17 @@ impl Daemon for FakeDaemon {
             .map(|(volume, _)| volume.clone()))
     }
 
+    async fn volumes(&self, label: &str) -> Result<Vec<Volume>, DaemonError> {
+        after(self.enter(Verb::Volumes, label).await?)?;
+        let (name, value) = label.split_once('=').unwrap_or((label, ""));
+        let state = self.lock();
+        let all = state.volumes.values().map(|(volume, _)| volume);
+        Ok(all
+            .filter(|volume| volume.labels.get(name).is_some_and(|found| found == value))
+            .cloned()
+            .collect())
+    }
+
     async fn create_volume(&self, volume: &Volume) -> Result<Volume, DaemonError> {
         let cue = self.enter(Verb::CreateVolume, &volume.name).await?;
         let standing = self

@@ -61,6 +61,8 @@ pub enum Verb {
     List,
     /// [`Daemon::volume`]
     Volume,
+    /// [`Daemon::volumes`]
+    Volumes,
     /// [`Daemon::create_volume`]
     CreateVolume,
     /// [`Daemon::remove_volume`]
@@ -258,6 +260,12 @@ impl FakeDaemon {
     #[must_use]
     pub fn containers(&self) -> Vec<Listed> {
         listed(&self.lock())
+    }
+
+    /// The references of the images there are.
+    #[must_use]
+    pub fn images(&self) -> Vec<String> {
+        self.lock().images.keys().cloned().collect()
     }
 
     /// The names of the volumes there are.

@@ -98,3 +98,125 @@ async fn until_called(daemon: &FakeDaemon, verb: Verb, times: usize) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+/// As a process that was killed: its lock is free and nothing of it goes on. Without a runtime its clean-up does not
+/// run either.
+fn kill(runtime: tokio::runtime::Runtime, engine: Engine) {
+    runtime.shutdown_background();
+    drop(engine);
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_fills_the_volume_leaves_nothing_of_it() {
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    for (verb, before) in [
+        (Verb::Image, 0),
+        (Verb::CreateVolume, 0),
+        (Verb::Create, 0),
+        (Verb::Inspect, 0),
+        (Verb::Start, 0),
+        (Verb::Wait, 0),
+        (Verb::Remove, 0),
+        (Verb::RemoveImage, 0),
+        (Verb::CreateVolume, 1),
+    ] {
+        let daemon = Arc::new(FakeDaemon::new());
+        daemon.add_image(IMAGE);
+        let state = tempfile::tempdir().unwrap();
+        let first = engine_on(&daemon, state.path());
+        let killed = first.instance().id().clone();
+        for _ in 0..before {
+            daemon.on(verb, Cue::Pass);
+        }
+        // It hangs before this call does its work, and is killed there.
+        daemon.on(verb, Cue::Delay(Duration::from_hours(1)));
+        let doomed = runtime();
+        doomed.block_on(async {
+            let permit = permit(IMAGE);
+            tokio::select! {
+                _ = first.launch(&permit) => panic!("{verb:?}: it hangs"),
+                () = until_called(&daemon, verb, before + 1) => {}
+            }
+        });
+        kill(doomed, first);
+        let next = engine_on(&daemon, state.path());
+        runtime().block_on(async {
+            let mut found = Reaped::default();
+            while found.instances == 0 {
+                found = next.reap().await.unwrap();
+            }
+            assert_eq!(daemon.containers(), [], "{verb:?}");
+            assert_eq!(daemon.volumes(), Vec::<String>::new(), "{verb:?}");
+            assert_eq!(daemon.images(), [IMAGE.to_owned()], "{verb:?}, of {killed}");
+            next.launch(&permit(IMAGE))
+                .await
+                .unwrap()
+                .destroy()
+                .await
+                .unwrap();
+            assert_eq!(daemon.volumes().len(), 2, "{verb:?}");
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_does_not_list_volumes_loses_its_containers_all_the_same() {
+    let world = World::new();
+    let dead = engine_on(&world.daemon, world.state.path());
+    drop(dead.launch(&permit(IMAGE)).await.unwrap());
+    world.until_empty().await;
+    let id = dead.instance().id().clone();
+    forge(&world.daemon, &format!("belljar-{id}-77"), &id).await;
+    drop(dead);
+    let mut reaped = Reaped::default();
+    while reaped.containers == 0 {
+        world.daemon.on(Verb::Volumes, Cue::Fail(failure()));
+        reaped = world.engine.reap().await.unwrap();
+    }
+    assert_eq!(
+        (reaped.instances, reaped.containers),
+        (0, 1),
+        "not done with"
+    );
+    assert_eq!(world.daemon.containers(), []);
+    while world.engine.reap().await.unwrap().instances == 0 {}
+}
+
+#[tokio::test]
+async fn the_volume_of_an_ended_server_that_is_in_use_stays_and_so_do_those_of_others() {
+    let world = World::new();
+    world.launch().await.unwrap().destroy().await.unwrap();
+    let guest = world.daemon.volumes();
+    let other_state = tempfile::tempdir().unwrap();
+    let other = engine_on(&world.daemon, other_state.path());
+    // Another's, of a live and of an unknown instance, and some that only look like ours.
+    let mut stay = vec!["postgres-data".to_owned()];
+    for instance in [other.instance().id().clone(), InstanceId::random()] {
+        let random = crate::types::SandboxId::random();
+        stay.push(format!("belljar-guest-1-runc-{instance}-{random}"));
+    }
+    let ended = world.engine.instance().id().clone();
+    stay.push(format!(
+        "mine-{ended}-{}",
+        crate::types::SandboxId::random()
+    ));
+    stay.push(format!("belljar-guest-1-runc-{ended}-x"));
+    for name in &stay {
+        let labels = [("belljar.role".to_owned(), "guest-volume".to_owned())].into();
+        let name = name.clone();
+        let volume = daemon::Volume { name, labels };
+        world.daemon.create_volume(&volume).await.unwrap();
+    }
+    let World {
+        state,
+        daemon,
+        engine,
+    } = world;
+    drop(engine);
+    let next = engine_on(&daemon, state.path());
+    assert_eq!(next.reap().await.unwrap().instances, 1);
+    let mut want = guest;
+    want.append(&mut stay);
+    want.sort();
+    assert_eq!(daemon.volumes(), want);
+}

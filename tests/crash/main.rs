@@ -1,0 +1,90 @@
+//! The server is killed, again and again, in the middle of everything, and started anew: nothing is left, what it
+//! promised holds, and the record is whole as far as it goes.
+//!
+//! The real program under a mixed load, on a real Docker daemon with the images `belljar/bash:latest` and
+//! `belljar/python:latest`; without them these tests fail, and say so. Each moment is chosen by chance, or by what the
+//! server has just done ([`aim`]). A failure names its seed: the same seed draws the same loads and aims, though the
+//! machine's own timing stays its own.
+//!
+//! | variable | |
+//! |---|---|
+//! | `BELLJAR_CRASH_KILLS` | how often the server is killed; 16, and 200 in `make crash` |
+//! | `BELLJAR_CRASH_SEED` | the seed of an earlier run |
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too, and has settings of its own"
+)]
+#![cfg(unix)]
+
+mod aim;
+mod chance;
+mod docker;
+mod load;
+mod server;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use aim::{Aim, Watch};
+use chance::Chance;
+use docker::Events;
+use load::Load;
+use world::World;
+
+/// Kills in the ordinary test suite.
+const FEW: u64 = 16;
+/// Kills between two looks at everything that is left.
+const BETWEEN_LOOKS: u64 = 8;
+/// How long a server is left alone whose aimed moment does not come.
+const NO_LONGER: Duration = Duration::from_secs(4);
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a whole number"))
+}
+
+#[test]
+fn a_server_that_is_killed_at_any_moment_leaves_nothing_and_keeps_what_it_promised() {
+    let kills = variable("BELLJAR_CRASH_KILLS").unwrap_or(FEW);
+    let seed = variable("BELLJAR_CRASH_SEED").unwrap_or_else(chance::seed);
+    eprintln!("to repeat: BELLJAR_CRASH_SEED={seed} BELLJAR_CRASH_KILLS={kills}");
+    let mut chance = Chance::new(seed);
+    let mut world = World::new();
+    let events = Events::follow();
+    let mut hits = 0;
+    for kill in 1..=kills {
+        let aim = Aim::nth(kill, &mut chance);
+        let mut server = world.start();
+        let mut load = Load::new(&world, chance.split());
+        let mut watch = Watch::new(aim, &world, &server, &events);
+        let started = Instant::now();
+        while !watch.now() && started.elapsed() < NO_LONGER {
+            load.step(&mut server, &mut world.promised);
+            watch.wish(&mut server);
+        }
+        let hit = watch.now();
+        hits += u64::from(hit);
+        server.kill();
+        // What had left it before it died was promised as well.
+        load.rest(&mut server, &mut world.promised);
+        eprintln!(
+            "{kill}: {aim:?}{} after {} ms, {} calls, {} answers",
+            if hit { "" } else { " did not come" },
+            started.elapsed().as_millis(),
+            load.sent(),
+            load.answered(),
+        );
+        if kill % BETWEEN_LOOKS == 0 || kill == kills {
+            world.look();
+        }
+    }
+    eprintln!("{}", world.summary());
+    // Fewer only where the machine is too slow for what is aimed at.
+    assert!(
+        hits > kills / 4,
+        "the moments that were aimed at did not come: {hits} of {kills}"
+    );
+}

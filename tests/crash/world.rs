@@ -1,0 +1,422 @@
+//! What outlives the servers: the state directory, the user's folder, and what the dead ones had promised. It is looked
+//! through after some of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant, SystemTime},
+};
+
+use belljar::types::Sha256;
+use belljar_test_upstream::{Options, Upstream};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    docker,
+    server::{Server, command, until_none},
+};
+
+/// Bytes of a file of the user's that is uploaded.
+pub(crate) const GIVEN: u64 = 100_000;
+/// Promises of each kind that a look puts to the test by a call; the store itself is looked through whole.
+const ASKED: usize = 4;
+/// How often a program is tried whose sandbox is given up.
+const TRIES: usize = 3;
+/// The age at which a dead server's lock file is old enough to go, and more.
+const LONG_AGO: Duration = Duration::from_mins(10);
+
+/// What answers said before their server died. All of it is so many bytes `x`.
+#[derive(Default)]
+pub(crate) struct Promised {
+    pub(crate) artifacts: Vec<(String, u64)>,
+    pub(crate) uploads: Vec<(String, u64)>,
+    pub(crate) saved: Vec<(String, u64)>,
+    pub(crate) runs: Vec<String>,
+}
+
+pub(crate) struct World {
+    state: TempDir,
+    folder: TempDir,
+    upstream: Upstream,
+    /// Runs the upstream.
+    _runtime: tokio::runtime::Runtime,
+    pub(crate) promised: Promised,
+    /// All instances ever.
+    instances: BTreeSet<String>,
+    /// How long the slowest clean-up took.
+    longest: Duration,
+    torn: usize,
+    looks: usize,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let upstream = runtime.block_on(Upstream::start(Options::default()));
+        let state = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let port = upstream.plain().port();
+        let text = format!(
+            "[concurrency]\nmax_sandboxes = 5\n[pool]\nmax = 3\nmin = 1\n\
+             [egress.lab]\nallow = [\"http://lab.test:{port}\"]\n\
+             resolve = {{ \"lab.test\" = [\"127.0.0.1\"] }}\nallow_private = [\"127.0.0.1/32\"]\n"
+        );
+        fs::write(config(state.path()), text).unwrap();
+        let given = "x".repeat(usize::try_from(GIVEN).unwrap());
+        fs::write(folder.path().join("given.txt"), given).unwrap();
+        Self {
+            state,
+            folder,
+            upstream,
+            _runtime: runtime,
+            promised: Promised::default(),
+            instances: BTreeSet::new(),
+            longest: Duration::ZERO,
+            torn: 0,
+            looks: 0,
+        }
+    }
+
+    pub(crate) fn state(&self) -> &Path {
+        self.state.path()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.upstream.plain().port()
+    }
+
+    pub(crate) fn start(&mut self) -> Server {
+        let server = Server::start(self.state.path(), self.folder.path(), &self.instances);
+        self.instances.insert(server.instance.clone());
+        server
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        let Promised {
+            artifacts,
+            uploads,
+            saved,
+            runs,
+        } = &self.promised;
+        format!(
+            "{} servers, {} looks; answered before their end: {} runs, {} artifacts, {} uploads, {} saved files; {} torn last \
+             lines; everything was gone after at most {:.1} s",
+            self.instances.len(),
+            self.looks,
+            runs.len(),
+            artifacts.len(),
+            uploads.len(),
+            saved.len(),
+            self.torn,
+            self.longest.as_secs_f64(),
+        )
+    }
+
+    /// Starts a server that nobody kills, and looks through everything that those before it left.
+    pub(crate) fn look(&mut self) {
+        let dead = self.instances.clone();
+        let started = Instant::now();
+        let mut server = self.start();
+        until_none("containers of the dead", || containers(&dead));
+        until_none("volumes and images of the dead", || volumes(&dead));
+        until_none("files of the dead", || self.strangers(&server));
+        until_none("contents without an entry", || {
+            let (blobs, named) = self.store();
+            blobs.difference(&named).cloned().collect()
+        });
+        self.longest = self.longest.max(started.elapsed());
+        self.keeps_promises(&mut server);
+        self.the_store_is_whole();
+        self.the_record_is_whole();
+        let instance = server.instance.clone();
+        server.stop();
+        assert_eq!(containers(&self.instances), BTreeSet::new());
+        self.the_dead_are_forgotten(&instance);
+        self.looks += 1;
+    }
+
+    /// Files of the state directory and the user's folder that should not be there while only this server lives.
+    fn strangers(&self, live: &Server) -> BTreeSet<PathBuf> {
+        let state = self.state.path();
+        let mut left = walk(state);
+        left.extend(walk(self.folder.path()));
+        let scratch = children(&state.join("artifacts/tmp"));
+        // One folder with its lock, and nothing in it: this server has nothing on its way.
+        let ours = scratch.len() == 2;
+        left.retain(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let inside = path.strip_prefix(state).ok();
+            let top = inside.and_then(|path| path.iter().next()?.to_str());
+            let known = match top {
+                // The user's folder: whole files under the names that were asked for.
+                None => !name.starts_with('.'),
+                Some("belljar.toml") => true,
+                Some("audit") => path.extension().is_some_and(|end| end == "jsonl"),
+                // The dead are forgotten later: a busy daemon may still be making what they asked for.
+                Some("instances") => {
+                    let id = name.split('.').next().unwrap();
+                    let kinds = [format!("{id}.lock"), format!("{id}.ended")];
+                    let one = kinds.iter().any(|kind| kind == name);
+                    one && (self.instances.contains(id) || id == live.instance)
+                }
+                Some("artifacts") => {
+                    let second = inside.and_then(|path| path.iter().nth(1)?.to_str());
+                    match second {
+                        Some("blobs" | "entries" | "gone") => true,
+                        Some("tmp") => ours && path.extension().is_some_and(|end| end == "lock"),
+                        Some(file) => file == "lock",
+                        None => false,
+                    }
+                }
+                Some(_) => false,
+            };
+            !known
+        });
+        left
+    }
+
+    /// The contents there are, and those that entries name.
+    fn store(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let store = self.state.path().join("artifacts");
+        let blobs = walk(&store.join("blobs")).into_iter().map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.to_owned()
+        });
+        let named = self.entries().into_values();
+        let named = named.map(|entry| entry["sha256"].as_str().unwrap().to_owned());
+        (blobs.collect(), named.collect())
+    }
+
+    fn entries(&self) -> BTreeMap<PathBuf, Value> {
+        let paths = walk(&self.state.path().join("artifacts/entries"));
+        let read = paths.into_iter().map(|path| {
+            let text = fs::read(&path).unwrap();
+            let entry = serde_json::from_slice(&text);
+            let entry = entry.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path, entry)
+        });
+        read.collect()
+    }
+
+    fn the_store_is_whole(&self) {
+        let blobs = self.state.path().join("artifacts/blobs");
+        for path in walk(&blobs) {
+            let content = fs::read(&path).unwrap();
+            let name = Sha256::of(&content).to_string();
+            assert!(path.ends_with(&name), "{} is {name}", path.display());
+        }
+        for (path, entry) in self.entries() {
+            let sha256 = entry["sha256"].as_str().unwrap();
+            let about = fs::metadata(blobs.join(&sha256[..2]).join(sha256));
+            let about = about.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert_eq!(entry["bytes"], about.len(), "{}", path.display());
+        }
+        for path in walk(self.folder.path()) {
+            let content = fs::read(&path).unwrap();
+            assert!(
+                content.iter().all(|&byte| byte == b'x'),
+                "{}",
+                path.display()
+            );
+        }
+        for (path, size) in &self.promised.saved {
+            let about = fs::metadata(path);
+            assert_eq!(
+                about.expect("it was said to be saved").len(),
+                *size,
+                "{path}"
+            );
+        }
+    }
+
+    /// What was answered can be had: the newest of each kind, and the oldest.
+    fn keeps_promises(&self, server: &mut Server) {
+        let result = run(server, &json!({"language": "bash", "code": "echo here"}));
+        assert_eq!(result["stdout"]["text"], "here\n", "{result}");
+        for (id, size) in ends(&self.promised.artifacts) {
+            let ask = json!({"artifact_id": id, "offset": 0, "length": 16});
+            let told = server.call("fetch_artifact", &ask);
+            assert_eq!(told["bytes"], *size, "{told}");
+            let whole = "x".repeat(usize::try_from(*size).unwrap());
+            assert_eq!(told["sha256"], Sha256::of(whole.as_bytes()).to_string());
+        }
+        for (id, size) in ends(&self.promised.uploads) {
+            let files = json!([{"path": "in.txt", "file_id": id}]);
+            let ask = json!({"language": "bash", "code": "tr -d x <in.txt; wc -c <in.txt", "files": files});
+            let told = run(server, &ask);
+            assert_eq!(told["stdout"]["text"], format!("{size}\n"), "{told}");
+        }
+        // Every artifact and upload has its entry; its content was compared with it.
+        let entries = self.entries();
+        let names: BTreeSet<&str> = entries
+            .keys()
+            .filter_map(|path| path.file_stem()?.to_str())
+            .collect();
+        for (id, _) in &self.promised.artifacts {
+            assert!(names.contains(id.as_str()), "artifact {id}");
+        }
+        for (id, _) in &self.promised.uploads {
+            assert!(
+                names.contains(format!("upload-{id}").as_str()),
+                "upload {id}"
+            );
+        }
+    }
+
+    /// Every chain holds, and every run that was answered is on record, with its beginning.
+    fn the_record_is_whole(&mut self) {
+        let verified = command(self.state.path())
+            .args(["audit", "verify"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(verified.stdout).unwrap();
+        assert!(verified.status.success(), "{said}");
+        assert_eq!(said.lines().count(), self.instances.len(), "{said}");
+        self.torn = said
+            .lines()
+            .filter(|line| line.starts_with("torn "))
+            .count();
+        let mut begun = BTreeSet::new();
+        let mut ended = BTreeSet::new();
+        for path in walk(&self.state.path().join("audit")) {
+            let text = fs::read_to_string(&path).unwrap();
+            for line in text
+                .split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'))
+            {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let id = line["run_id"].as_str().unwrap_or_default().to_owned();
+                match line["action"].as_str() {
+                    Some("begin_run") => drop(begun.insert(id)),
+                    Some("run_code") => drop(ended.insert(id)),
+                    _ => {}
+                }
+            }
+        }
+        for run in &self.promised.runs {
+            assert!(begun.contains(run) && ended.contains(run), "run {run}");
+        }
+    }
+
+    /// Once they have been known to be dead for long enough, the lock files go too.
+    fn the_dead_are_forgotten(&self, last: &str) {
+        let files = self.state.path().join("instances");
+        assert!(
+            !instances(self.state.path()).contains(last),
+            "it stopped in good order"
+        );
+        for path in walk(&files) {
+            if path.extension().is_some_and(|end| end == "ended") {
+                let mark = fs::File::options().write(true).open(path).unwrap();
+                mark.set_modified(SystemTime::now() - LONG_AGO).unwrap();
+            }
+        }
+        let reaped = command(self.state.path()).arg("reap").output().unwrap();
+        assert!(reaped.status.success(), "{reaped:?}");
+        assert_eq!(walk(&files), BTreeSet::new());
+        let scratch = children(&self.state.path().join("artifacts/tmp"));
+        assert!(scratch.is_empty(), "{scratch:?}");
+    }
+}
+
+impl Drop for World {
+    /// A test that fails leaves nothing either: with the state directory goes what a later server would find it by.
+    fn drop(&mut self) {
+        let list = ["ps", "--all", "--format", "{{.Names}}"];
+        let of = &self.instances;
+        // Never a panic in a panic: what the daemon does not say then stays.
+        let Ok(listed) = Command::new("docker").args(list).output() else {
+            return;
+        };
+        for name in String::from_utf8_lossy(&listed.stdout).lines() {
+            if of.iter().any(|instance| name.contains(instance.as_str())) {
+                let _ = Command::new("docker")
+                    .args(["rm", "--force", "--volumes", name])
+                    .output();
+            }
+        }
+    }
+}
+
+/// Runs a program. On a machine that is so busy that a guest does not answer for seconds its sandbox is given up, which is
+/// no matter here: another one is asked for.
+fn run(server: &mut Server, ask: &Value) -> Value {
+    let mut told = Value::Null;
+    for _ in 0..TRIES {
+        told = server.call("run_code", ask);
+        if told["status"] != "sandbox_lost" {
+            break;
+        }
+    }
+    told
+}
+
+fn containers(of: &BTreeSet<String>) -> BTreeSet<String> {
+    named_after(of, &["ps", "--all", "--format", "{{.Names}}"])
+}
+
+/// What seeding leaves: volumes and images that bear the name of one of these.
+fn volumes(of: &BTreeSet<String>) -> BTreeSet<String> {
+    let images = ["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"];
+    let mut left = named_after(of, &images);
+    let pointers = ["volume", "ls", "--format", "{{.Label \"belljar.volume\"}}"];
+    let pointers = docker::lines(&pointers);
+    let volumes = named_after(of, &["volume", "ls", "--quiet"]);
+    // The guest's own stays.
+    left.extend(volumes.difference(&pointers).cloned());
+    left
+}
+
+fn ends<T>(all: &[T]) -> impl Iterator<Item = &T> {
+    let last = all.len().saturating_sub(ASKED).max(ASKED.min(all.len()));
+    all[..ASKED.min(all.len())].iter().chain(&all[last..])
+}
+
+fn named_after(of: &BTreeSet<String>, list: &[&str]) -> BTreeSet<String> {
+    let mut all = docker::lines(list);
+    all.retain(|line| of.iter().any(|instance| line.contains(instance.as_str())));
+    all
+}
+
+pub(crate) fn config(state: &Path) -> PathBuf {
+    state.join("belljar.toml")
+}
+
+/// The instances that have a file.
+pub(crate) fn instances(state: &Path) -> BTreeSet<String> {
+    let files = children(&state.join("instances"));
+    let names = files.iter().filter_map(|path| path.file_name()?.to_str());
+    names
+        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
+        .collect()
+}
+
+fn children(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect()
+}
+
+/// All files below a folder, folders not among them.
+fn walk(folder: &Path) -> BTreeSet<PathBuf> {
+    let below = |path: PathBuf| {
+        if path.is_dir() {
+            walk(&path)
+        } else {
+            BTreeSet::from([path])
+        }
+    };
+    children(folder).into_iter().flat_map(below).collect()
+}
