@@ -57,7 +57,7 @@ enum Slot {
     Empty,
     /// On its way; the token ends it.
     Warming(CancellationToken),
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
 }
 
 /// A process that waits for its program.
@@ -114,7 +114,7 @@ impl Prefork {
             return false;
         }
         let (slot, ready) = match waiting {
-            Some(waiting) => (Slot::Waiting(waiting), true),
+            Some(waiting) => (Slot::Waiting(Box::new(waiting)), true),
             None => (Slot::Empty, false),
         };
         *self.slot.borrow_mut() = slot;
@@ -150,7 +150,7 @@ impl Prefork {
         let slot = std::mem::take(&mut *self.slot.borrow_mut());
         let taken = match (slot, &spec.warm) {
             (Slot::Waiting(waiting), Some(handover)) => {
-                hand_over(waiting, spec, handover, reaper).await.ok()
+                hand_over(*waiting, spec, handover, reaper).await.ok()
             }
             (Slot::Warming(ended), _) => {
                 ended.cancel();

@@ -45,7 +45,7 @@ fn a_guest_that_lies_before_it_greets() {
 
 #[test]
 fn a_guest_that_lies_about_a_program() {
-    tell(|lie| about_a_program(lie));
+    tell(about_a_program);
 }
 
 #[test]

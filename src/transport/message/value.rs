@@ -220,7 +220,7 @@ mod tests {
             format!("[[]{}]", ",[]".repeat(much)),
             format!("\"{}\"", "x".repeat(MAX_WEIGHT)),
         ] {
-            assert!(refused(&text).contains("once it is read"), "{:.20}", text);
+            assert!(refused(&text).contains("once it is read"), "{text:.20}");
         }
     }
 
