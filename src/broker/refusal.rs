@@ -83,6 +83,15 @@ impl Refusal {
         )
     }
 
+    /// The session is closed, and the daemon does not say that its container is gone.
+    pub(crate) fn not_gone_yet() -> Self {
+        Self::new(
+            "not_gone_yet",
+            "the session is closed and cannot be used any more, but the Docker daemon has not yet said that its container \
+             is gone; belljar goes on trying, there is nothing to do",
+        )
+    }
+
     /// The session ended under the call.
     pub(crate) fn session_ended() -> Self {
         Self::new(

@@ -1,0 +1,27 @@
+//! Faults at every step: a server process, and between it and a real Docker daemon a proxy that breaks one call.
+//!
+//! `matrix` holds the steps and faults as data, and what must hold after each; `disk`, `descriptors` and `restart` are
+//! the same for what a proxy cannot play. Without a Docker daemon, or without the image `belljar/bash:latest`, these
+//! tests fail, and say so. They remove nothing that they did not make.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too, and asks for the daemon of this machine"
+)]
+#![cfg(unix)]
+
+mod api;
+mod cells;
+mod descriptors;
+mod disk;
+mod dockerd;
+mod matrix;
+mod mounted;
+mod proxy;
+mod pump;
+mod restart;
+mod server;
+mod step;
