@@ -18,7 +18,7 @@ use super::{
     index::names_in,
     store::StoreError,
 };
-use crate::types::Sha256;
+use crate::types::{Sha256, clock};
 
 /// How long a file may be on its way. Older than the longest run, it was left by a crash.
 const TEMP_AGE: Duration = Duration::from_hours(2 * 24);
@@ -72,7 +72,7 @@ impl Disk {
             swept.ended += 1;
         }
         self.remove_blobs_but(&blobs)?;
-        let clock = SystemTime::now();
+        let clock = clock::file_clock();
         remove_old(&self.root.join("tmp"), clock, TEMP_AGE, usize::MAX)?;
         remove_old(
             &self.root.join("gone"),

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     policy::Launch,
-    types::{Limits, SandboxId},
+    types::{Limits, SandboxId, clock},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
@@ -273,7 +273,7 @@ impl Inner {
             uid: uid::FIRST_UID,
             instance: self.instance.id(),
             sandbox: &SandboxId::random(),
-            created: &jiff::Timestamp::now().to_string(),
+            created: &clock::wall_clock().to_string(),
         });
         spec.labels = labels([
             (spec::LABEL_INSTANCE, self.instance.id().as_str()),

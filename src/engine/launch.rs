@@ -24,7 +24,10 @@ use super::{
     uid::{UID_COUNT, Uid},
     verify,
 };
-use crate::{policy::Launch, types::SandboxId};
+use crate::{
+    policy::Launch,
+    types::{SandboxId, clock},
+};
 
 /// Attempts at a uid that no other server on the daemon has taken meanwhile.
 const UID_ATTEMPTS: usize = 8;
@@ -105,7 +108,7 @@ impl Inner {
             uid: number,
             instance: self.instance.id(),
             sandbox: &id,
-            created: &jiff::Timestamp::now().to_string(),
+            created: &clock::wall_clock().to_string(),
         });
         let swap = Swap::of(&self.daemon.place(), &host.info);
         let container = Arc::new(self.create(&name, &asked, Some(uid), swap).await?);

@@ -3,6 +3,9 @@
 //! `matrix` holds the steps and faults as data, and what must hold after each; `disk`, `descriptors` and `restart` are
 //! the same for what a proxy cannot play. Without a Docker daemon, or without the image `belljar/bash:latest`, these
 //! tests fail, and say so. They remove nothing that they did not make.
+//!
+//! `BELLJAR_FAULTS='create'` plays the cells with this in their line of the table, and `BELLJAR_FAULTS_LOGS` names a
+//! folder for the servers' logs.
 
 #![allow(
     clippy::disallowed_methods,

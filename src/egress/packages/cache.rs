@@ -27,7 +27,7 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt as _;
 
 use super::{digest::Digest, digest::Hasher};
-use crate::types::{MIB, Sha256, read_at_most};
+use crate::types::{MIB, Sha256, clock, read_at_most};
 
 /// The largest page, in bytes, as it is kept and as it is fetched. Stops a registry from filling the memory.
 pub(super) const MAX_PAGE_BYTES: u64 = 64 * MIB;
@@ -153,7 +153,7 @@ impl Cache {
     /// The page of this address, however old.
     pub(super) async fn page(self: &Arc<Self>, url: String) -> io::Result<Option<Kept>> {
         let cache = Arc::clone(self);
-        blocking(move || cache.page_now(&url, SystemTime::now())).await
+        blocking(move || cache.page_now(&url, clock::file_clock())).await
     }
 
     fn page_now(&self, url: &str, now: SystemTime) -> io::Result<Option<Kept>> {
@@ -187,7 +187,7 @@ impl Cache {
     /// Keeps a page that was just fetched.
     pub(super) async fn keep_page(self: &Arc<Self>, url: String, bytes: Vec<u8>) -> io::Result<()> {
         let cache = Arc::clone(self);
-        blocking(move || cache.keep_page_now(&url, &bytes, SystemTime::now())).await
+        blocking(move || cache.keep_page_now(&url, &bytes, clock::file_clock())).await
     }
 
     fn keep_page_now(&self, url: &str, bytes: &[u8], now: SystemTime) -> io::Result<()> {
@@ -211,7 +211,7 @@ impl Cache {
             > self.most_bytes / SWEEP_EVERY_PART
         {
             self.added.store(0, Ordering::Relaxed);
-            if let Err(error) = self.sweep(SystemTime::now(), to) {
+            if let Err(error) = self.sweep(clock::file_clock(), to) {
                 tracing::warn!(%error, "the cache of packages could not be swept");
             }
         }
@@ -308,7 +308,7 @@ fn used_now(path: &Path) {
     let touched = File::options()
         .append(true)
         .open(path)
-        .and_then(|file| file.set_modified(SystemTime::now()));
+        .and_then(|file| file.set_modified(clock::file_clock()));
     if let Err(error) = touched {
         tracing::debug!(%error, "the use of a kept file could not be noted");
     }
@@ -467,7 +467,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
         let left = cache.temp().unwrap().into_temp_path().keep().unwrap();
-        let now = SystemTime::now();
+        let now = clock::file_clock();
         cache.sweep(now, Path::new("")).unwrap();
         assert!(left.exists());
         cache.sweep(now + 2 * ABANDONED, Path::new("")).unwrap();
@@ -503,7 +503,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
         let url = "https://r.test/a";
-        let now = SystemTime::now();
+        let now = clock::file_clock();
         cache.keep_page_now(url, b"page", now).unwrap();
         let good = fs::read(cache.page_path(url)).unwrap();
         let mut other = good.clone();

@@ -71,7 +71,7 @@ async fn reap_removes_the_dead_s_containers_and_nobody_else_s() {
     let files = world.state.path().join("instances");
     let mark = files.join(format!("{dead_id}.ended"));
     let mark = std::fs::File::options().write(true).open(mark).unwrap();
-    let long_ago = std::time::SystemTime::now() - 2 * deadline::SETTLED;
+    let long_ago = crate::types::clock::file_clock() - 2 * deadline::SETTLED;
     mark.set_modified(long_ago).unwrap();
     world.engine.reap().await.unwrap();
     assert_eq!(world.instance_files(), 1);
