@@ -16,7 +16,7 @@ BENCH ?=
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here docs toolchain
+.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here faults faults-here lint desktops suite images accept bench bench-here docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -49,10 +49,16 @@ test-gvisor-here: images
 	scripts/gvisor.sh
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
 
+faults: ## Every fault at every step, and daemons and disks that are stopped, killed and filled; as root, some minutes
+	@$(ENGINE) --for-tests $(MAKE) --no-print-directory faults-here
+
+faults-here: images
+	$(CARGO) test --test faults -- --include-ignored --test-threads 1 --nocapture
+
 test-all: ## The same, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here
 
-test-all-here: test-here test-gvisor-here docs
+test-all-here: test-here test-gvisor-here faults-here docs
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	 else echo 'cargo-deny is not installed: deny.toml was not checked'; fi
 	@if [ -x $(ACCEPT) ]; then $(MAKE) --no-print-directory accept; fi

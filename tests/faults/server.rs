@@ -97,13 +97,6 @@ impl Server {
         self.begin("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Takes a call back.
-    pub(crate) fn cancel(&mut self, id: u64) {
-        self.send(&json!({
-            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id},
-        }));
-    }
-
     /// The answer to a call, if it comes in time.
     pub(crate) fn answer(&mut self, id: u64, limit: Duration) -> Option<Value> {
         let end = Instant::now() + limit;
@@ -147,10 +140,6 @@ impl Server {
     pub(crate) fn open_files(&self) -> usize {
         let files = format!("/proc/{}/fd", self.process.id());
         std::fs::read_dir(files).unwrap().count()
-    }
-
-    pub(crate) fn process_id(&self) -> u32 {
-        self.process.id()
     }
 
     /// The lines of its audit log so far.
