@@ -254,6 +254,9 @@ fn seeding(cells: &mut Vec<Cell>) {
             Fault::Lost,
         ] {
             let harmless = matches!(step, Step::Remove | Step::RemoveImage | Step::RemoveVolume);
+            // What counts is how the container is after it, and it ends at once.
+            let early = matches!(fault, Fault::Refuse | Fault::Status(_));
+            let waits = step == Step::Wait;
             cells.push(Cell {
                 act: Act::Run,
                 on: On::New,

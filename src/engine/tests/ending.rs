@@ -168,8 +168,10 @@ async fn what_a_seeding_leaves_goes_while_the_server_lives() {
     assert_eq!(world.daemon.volumes().len(), 1);
     tokio::time::sleep(4 * deadline::SETTLED).await;
     assert_eq!(world.daemon.volumes(), Vec::<String>::new());
-    let import = world.daemon.calls().into_iter();
-    let import = import.rfind(|(verb, _)| *verb == Verb::ImportImage).unwrap();
+    let mut import = world.daemon.calls().into_iter();
+    let import = import
+        .rfind(|(verb, _)| *verb == Verb::ImportImage)
+        .unwrap();
     let looked = world.daemon.image(&import.1).await.unwrap();
     assert_eq!(looked, None, "{import:?}");
     world.launch().await.unwrap();
