@@ -120,7 +120,8 @@ impl Container {
             match &result {
                 Ok(()) => held.is_gone(),
                 Err(error) => {
-                    tracing::warn!(container = id, %error, "a container could not be removed");
+                    tracing::warn!(container = id, %error, "a container could not be removed yet");
+                    held.let_go();
                 }
             }
             drop((uid, held));

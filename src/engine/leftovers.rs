@@ -81,13 +81,21 @@ struct State {
 pub(super) struct Held {
     name: String,
     leftovers: Leftovers,
-    gone: AtomicBool,
+    /// Whether there is nothing more to do for it here.
+    done: AtomicBool,
 }
 
 impl Held {
     /// The daemon says that there is no such container.
     pub(super) fn is_gone(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+        self.done.store(true, Ordering::Relaxed);
+    }
+
+    /// The container cannot be removed for now: it is nobody's from here on, whoever still has a handle to it.
+    pub(super) fn let_go(&self) {
+        self.done.store(true, Ordering::Relaxed);
+        self.leftovers.inner.state().held.remove(&self.name);
+        self.leftovers.look();
     }
 
     /// The daemon did not say whether it makes the container: it may be there only later.
@@ -99,7 +107,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.leftovers.inner.state().held.remove(&self.name);
-        if !self.gone.load(Ordering::Relaxed) {
+        if !self.done.load(Ordering::Relaxed) {
             self.leftovers.look();
         }
     }
@@ -131,7 +139,7 @@ impl Leftovers {
         Held {
             name: name.to_owned(),
             leftovers: self.clone(),
-            gone: AtomicBool::new(false),
+            done: AtomicBool::new(false),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Fewer than so many runs need at a time.
-const FILES: u32 = 48;
-const CALLS: usize = 24;
+const FILES: u32 = 32;
+const CALLS: usize = 32;
 /// How long all of them may take.
 const ANSWERS: Duration = Duration::from_secs(180);
 
@@ -23,7 +23,7 @@ fn a_server_without_descriptors_answers_and_recovers() {
         state: state.path(),
         beside: state.path(),
         docker: &docker,
-        config: "[pool]\nmax = 0\n",
+        config: "[pool]\nmax = 0\n[concurrency]\nmax_sandboxes = 64\n",
         files: Some(FILES),
     };
     let mut server = Server::start(setup);
@@ -34,7 +34,7 @@ fn a_server_without_descriptors_answers_and_recovers() {
     let input = "x".repeat(1_500_000);
     let run = json!({
         "language": "bash",
-        "code": "head -c 300000 in.txt; read -t 2 <> <(:); head -c 1200000 in.txt >out.txt",
+        "code": "head -c 300000 in.txt; read -t 6 <> <(:); head -c 1200000 in.txt >out.txt",
         "files": [{"path": "in.txt", "text": input}],
     });
     let calls: Vec<u64> = (0..CALLS)

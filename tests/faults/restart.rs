@@ -175,7 +175,8 @@ fn a_daemon_that_is_killed_and_comes_back_finds_a_server_that_goes_on() {
             .server
             .tool("run_code", &session, HANGING)
             .expect("an answer");
-        assert_eq!(answer["isError"], true, "its sandbox is gone: {answer}");
+        let lost = answer["structuredContent"]["status"] == "sandbox_lost";
+        assert!(lost, "its sandbox is gone: {answer}");
         let most = if config == POOL { 2 } else { 0 };
         world.ends(most);
     }
