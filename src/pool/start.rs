@@ -101,12 +101,12 @@ impl Inner {
             let at = Instant::now();
             // A launch that panics is told as an error, so that every start that began also ends.
             let mut launch = std::pin::pin!(inner.engine.launch(&permit));
-            let (pace, result) = match tokio::time::timeout(SLOW, &mut launch).await {
-                Ok(result) => (Pace::Usual, result),
-                Err(_) => {
-                    inner.mark_slow(&class);
-                    (Pace::Slow, launch.await)
-                }
+            let in_time = tokio::time::timeout(SLOW, &mut launch).await;
+            let (pace, result) = if let Ok(result) = in_time {
+                (Pace::Usual, result)
+            } else {
+                inner.mark_slow(&class);
+                (Pace::Slow, launch.await)
             };
             inner.measure();
             inner.started(&class, at, pace, result.map(Arc::new));
