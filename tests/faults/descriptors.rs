@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     api,
     server::{PATIENCE, Server, Setup, said, until, verify},
 };
 
-/// Fewer than so many runs need at a time.
+/// Fewer than so many sessions hold.
 const FILES: u32 = 32;
-const CALLS: usize = 32;
+/// Each holds a connection to its sandbox.
+const SESSIONS: usize = 40;
+const RUNS: usize = 4;
+const CONFIG: &str = "[pool]\nmax = 0\n[sessions]\nmax = 60\n[concurrency]\nmax_sandboxes = 64\n";
 /// How long all of them may take.
 const ANSWERS: Duration = Duration::from_secs(180);
+/// How long something may stay that could not be removed at first.
+const SETTLED: Duration = Duration::from_secs(150);
 
 #[test]
 fn a_server_without_descriptors_answers_and_recovers() {
@@ -23,49 +28,47 @@ fn a_server_without_descriptors_answers_and_recovers() {
         state: state.path(),
         beside: state.path(),
         docker: &docker,
-        config: "[pool]\nmax = 0\n[concurrency]\nmax_sandboxes = 64\n",
+        config: CONFIG,
         files: Some(FILES),
     };
     let mut server = Server::start(setup);
     let instance = server.instance();
     server.works(PATIENCE).unwrap();
     let before = server.open_files();
-    // Each takes a connection to the daemon, and files for its input, output and record.
-    let input = "x".repeat(1_500_000);
+    let (opened, mut refused): (Vec<_>, Vec<_>) = all(
+        &mut server,
+        "open_session",
+        vec![json!({"language": "bash"}); SESSIONS],
+    )
+    .into_iter()
+    .partition(|answer| answer["isError"] == false);
+    assert!(!refused.is_empty(), "there were enough of them");
+    // These take files for their input, output and record besides.
     let run = json!({
         "language": "bash",
-        "code": "head -c 300000 in.txt; read -t 6 <> <(:); head -c 1200000 in.txt >out.txt",
-        "files": [{"path": "in.txt", "text": input}],
+        "code": "head -c 300000 in.txt; head -c 1200000 in.txt >out.txt",
+        "files": [{"path": "in.txt", "text": "x".repeat(1_500_000)}],
     });
-    let calls: Vec<u64> = (0..CALLS)
-        .map(|_| server.begin_tool("run_code", &run))
-        .collect();
-    let answers: Vec<_> = calls
-        .iter()
-        .map(|id| server.answer(*id, ANSWERS).expect("an answer"))
-        .collect();
-    let refused: Vec<String> = answers
-        .iter()
-        .filter(|answer| answer["isError"] == true)
-        .map(said)
-        .collect();
-    println!(
-        "{} of {CALLS} refused: {:#?}",
-        refused.len(),
-        refused.first()
-    );
-    assert!(!refused.is_empty(), "there were enough of them");
-    for text in &refused {
-        let why = [
-            "too many open files",
-            "Too many open files",
-            "log on standard error",
-        ];
+    let runs = all(&mut server, "run_code", vec![run; RUNS]);
+    refused.extend(runs.into_iter().filter(|answer| answer["isError"] == true));
+    println!("{} refused: {}", refused.len(), said(&refused[0]));
+    for text in refused.iter().map(said) {
+        let why = ["oo many open files", "log on standard error"];
         assert!(why.iter().any(|why| text.contains(why)), "{text}");
-        assert!(!text.contains("start Docker"), "the daemon is well: {text}");
+        let others = ["start Docker", "disk"];
+        assert!(!others.iter().any(|other| text.contains(other)), "{text}");
+    }
+    let sessions = opened
+        .iter()
+        .map(|opened| json!({"session": opened["structuredContent"]["session"]}));
+    let sessions: Vec<_> = sessions.collect();
+    let count = sessions.len();
+    for closed in all(&mut server, "close_session", sessions) {
+        let later = said(&closed).contains("belljar goes on trying");
+        assert!(closed["isError"] == false || later, "{closed}");
     }
     server.works(PATIENCE).unwrap();
-    let gone = until(PATIENCE, || api::containers(&docker, &instance).is_empty());
+    let gone = until(SETTLED, || api::containers(&docker, &instance).is_empty());
     assert!(gone, "{:?}", api::containers(&docker, &instance));
     let level = until(PATIENCE, || server.open_files() <= before + 4);
     assert!(
@@ -74,8 +77,26 @@ fn a_server_without_descriptors_answers_and_recovers() {
         server.open_files()
     );
     let lines = server.audit();
-    let ended = lines.iter().filter(|line| line["action"] == "run_code");
-    assert_eq!(ended.count(), CALLS + 2, "each has its line");
+    for (action, calls) in [
+        ("open_session", SESSIONS),
+        ("run_code", RUNS + 2),
+        ("close_session", count),
+    ] {
+        let ended = lines.iter().filter(|line| line["action"] == action);
+        assert_eq!(ended.count(), calls, "each {action} has its line");
+    }
     assert_eq!(server.close(), Some(0));
     verify(setup).unwrap();
+}
+
+/// Calls a tool with all of these at once; the answer to each.
+fn all(server: &mut Server, tool: &str, arguments: Vec<Value>) -> Vec<Value> {
+    let calls: Vec<u64> = arguments
+        .iter()
+        .map(|arguments| server.begin_tool(tool, arguments))
+        .collect();
+    calls
+        .into_iter()
+        .map(|id| server.answer(id, ANSWERS).expect("an answer"))
+        .collect()
 }

@@ -28,3 +28,4 @@ mod pump;
 mod restart;
 mod server;
 mod step;
+mod table;

@@ -19,6 +19,7 @@ use crate::{
     pump::Breach,
     server::{PATIENCE, Server, Setup, said, until, verify},
     step::{COLLECT_MARK, Phase, RUN_MARK, Step, UPLOAD_MARK},
+    table::{Row, name, print, short},
 };
 
 /// Servers at a time: most of them wait.
@@ -105,14 +106,6 @@ fn setup<'a>(directory: &'a tempfile::TempDir, docker: &'a Path, config: &'a str
         config,
         files: None,
     }
-}
-
-/// What became of a cell.
-struct Row {
-    cell: Cell,
-    seconds: u64,
-    answer: String,
-    wrong: Vec<String>,
 }
 
 fn play(cells: Vec<Cell>) {
@@ -531,80 +524,4 @@ fn pointed_to(world: &World, name: &str) -> bool {
     let pointer = name.rsplit_once('-').unwrap().0;
     let found = api::ask(&world.daemon, "GET", &format!("/volumes/{pointer}"));
     found.is_ok_and(|(_, body)| body["Labels"]["belljar.volume"] == name)
-}
-
-fn short(answer: &Value) -> String {
-    let result = &answer["structuredContent"];
-    match result["status"].as_str() {
-        Some(status) => format!(
-            "{status} {:?}",
-            result["stdout"]["text"].as_str().unwrap_or("")
-        ),
-        None => said(answer).chars().take(90).collect(),
-    }
-}
-
-fn name(cell: &Cell) -> String {
-    let (step, fault) = match cell.breaks {
-        Break::Call {
-            step,
-            fault,
-            skip,
-            times,
-        } => {
-            let which = if skip > 0 { " (the next)" } else { "" };
-            let often = if times > 1 {
-                format!(" × {times}")
-            } else {
-                String::new()
-            };
-            (
-                format!("{}{which}", step.name()),
-                format!("{fault:?}{often}"),
-            )
-        }
-        Break::Stream(phase, breach) => {
-            (format!("stream: {}", phase.name()), format!("{breach:?}"))
-        }
-        Break::RunAndCall(breach, step, fault) => (
-            format!("run {breach:?}, {}", step.name()),
-            format!("{fault:?}"),
-        ),
-        Break::Seeding(step, fault, _) => {
-            (format!("seeding: {}", step.name()), format!("{fault:?}"))
-        }
-    };
-    format!(
-        "{step:<26} {fault:<16} {:<8} {:<8}",
-        format!("{:?}", cell.act),
-        format!("{:?}", cell.on)
-    )
-}
-
-/// The table of the whole matrix.
-fn print(rows: &[Row]) {
-    println!(
-        "{:<26} {:<16} {:<8} {:<8} {:>4}  answer",
-        "step", "fault", "call", "server", "s"
-    );
-    let mut lines: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            let verdict = if row.wrong.is_empty() {
-                "held"
-            } else {
-                "FAILED"
-            };
-            format!(
-                "{} {:>4}  {verdict:<6} {}",
-                name(&row.cell),
-                row.seconds,
-                row.answer
-            )
-        })
-        .collect();
-    lines.sort();
-    for line in lines {
-        println!("{line}");
-    }
 }
