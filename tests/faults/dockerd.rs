@@ -32,7 +32,7 @@ impl Dockerd {
             folder,
         };
         daemon.until_up();
-        let saved = Command::new("docker")
+        let mut saved = Command::new("docker")
             .args(["save", IMAGE])
             .stdout(Stdio::piped())
             .spawn()
@@ -40,9 +40,10 @@ impl Dockerd {
         let host = format!("unix://{}", daemon.socket().display());
         let loaded = Command::new("docker")
             .args(["-H", &host, "load", "--quiet"])
-            .stdin(saved.stdout.unwrap())
+            .stdin(saved.stdout.take().unwrap())
             .output()
             .unwrap();
+        assert!(saved.wait().unwrap().success());
         assert!(loaded.status.success(), "{loaded:?}");
         daemon
     }

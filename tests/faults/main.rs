@@ -9,10 +9,11 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails by panicking, in its helpers too, and asks for the daemon of this machine"
+    reason = "a test fails by panicking, in its helpers too, asks for the daemon of this machine, and prints what it found"
 )]
 #![cfg(unix)]
 

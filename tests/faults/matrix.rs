@@ -168,9 +168,9 @@ fn deadline(cell: &Cell) -> u64 {
     };
     GRACE
         + match cell.breaks {
-            Break::Call { step, fault, .. } => waits(step, fault),
-            Break::RunAndCall(_, step, fault) => waits(step, fault),
-            Break::Seeding(step, fault, _) => waits(step, fault),
+            Break::Call { step, fault, .. }
+            | Break::RunAndCall(_, step, fault)
+            | Break::Seeding(step, fault, _) => waits(step, fault),
             // Pings, or what a file's request may be without a sign of life.
             Break::Stream(Phase::Hello, _) => 0,
             Break::Stream(_, Breach::Stall) if cell.act == Act::Overlong => 0,

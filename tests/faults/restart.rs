@@ -14,7 +14,7 @@ use crate::{
 const NO_POOL: &str = "[pool]\nmax = 0\n";
 const POOL: &str = "[pool]\nmax = 2\n";
 /// How long an answer may take while the daemon hangs: a question's deadline, and some more on a busy machine.
-const HANGING: Duration = Duration::from_secs(20 + 40);
+const HANGING: Duration = Duration::from_mins(1);
 /// How long something may stay once the daemon is back.
 const SETTLED: Duration = Duration::from_secs(150);
 
