@@ -22,7 +22,7 @@ SOAK_MINUTES ?= 20
 ACCEPT ?= ../shared/accept/run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here lint desktops suite images accept bench bench-here fuzz docs toolchain crash crash-here soak soak-here
+.PHONY: help demo demo-here drill drill-here test test-here test-gvisor test-gvisor-here test-all test-all-here crash crash-here faults faults-here soak soak-here lint desktops suite images accept bench bench-here fuzz docs toolchain
 
 help: ## Lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,10 +56,16 @@ test-gvisor-here: images
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm::
 
-test-all: ## The same, 200 kills, the documentation, the dependencies' rules and the black-box checks
+faults: ## Every fault at every step, and daemons and disks that are stopped, killed and filled; as root, some minutes
+	@$(ENGINE) --for-tests $(MAKE) --no-print-directory faults-here
+
+faults-here: images
+	$(CARGO) test --test faults -- --include-ignored --test-threads 1 --nocapture
+
+test-all: ## The same, 200 kills, every fault, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here
 
-test-all-here: test-here test-gvisor-here crash-here docs
+test-all-here: test-here test-gvisor-here crash-here faults-here docs
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	 else echo 'cargo-deny is not installed: deny.toml was not checked'; fi
 	@if [ -x $(ACCEPT) ]; then $(MAKE) --no-print-directory accept; fi

@@ -516,6 +516,26 @@ fn the_doctor_is_content_with_a_machine_on_which_the_tests_run() {
 }
 
 #[test]
+fn a_configuration_that_is_wrong_does_not_keep_the_doctor_from_the_rest() {
+    let state = tempfile::tempdir().unwrap();
+    let doctor = configured(state.path(), "[pool]\nmax = 100000\n")
+        .arg("doctor")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(1), "{said}");
+    for check in [
+        "configuration",
+        "pool.max",
+        "mend the file",
+        "daemon",
+        "runc",
+    ] {
+        assert!(said.contains(check), "{check}: {said}");
+    }
+}
+
+#[test]
 fn without_a_daemon_the_doctor_fails_and_says_what_to_do() {
     let state = tempfile::tempdir().unwrap();
     let doctor = belljar(state.path())

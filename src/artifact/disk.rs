@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     scratch::Scratch,
-    types::{ArtifactId, Caller, KIB, Sha256, read_at_most},
+    types::{ArtifactId, Caller, KIB, Sha256, clock, read_at_most},
 };
 
 /// What an entry costs beside its content, for the cap: an inode and a block.
@@ -129,7 +129,7 @@ impl Disk {
             });
         }
         // Whole milliseconds, so that the order survives a cursor's text.
-        let created = Timestamp::from_millisecond(Timestamp::now().as_millisecond())
+        let created = Timestamp::from_millisecond(clock::wall_clock().as_millisecond())
             .unwrap_or(Timestamp::UNIX_EPOCH);
         let ttl = SignedDuration::try_from(self.options.ttl).unwrap_or(SignedDuration::MAX);
         let entry = Entry {
@@ -159,7 +159,7 @@ impl Disk {
         let added = bytes + ENTRY_COST_BYTES;
         if self.added.fetch_add(added, Ordering::Relaxed) + added
             > self.options.cap_bytes / SWEEP_EVERY_PART
-            && let Err(error) = self.sweep(Timestamp::now())
+            && let Err(error) = self.sweep(clock::wall_clock())
         {
             tracing::warn!(%error, "the artifact store could not be swept");
         }

@@ -18,7 +18,10 @@ use super::{
     index::names_in,
     store::StoreError,
 };
-use crate::{scratch::Scratch, types::Sha256};
+use crate::{
+    scratch::Scratch,
+    types::{Sha256, clock},
+};
 
 /// How long an id that has ended is still told from one that never was, beyond the entry's own time to live.
 const GONE_AGE: Duration = Duration::from_hours(7 * 24);
@@ -71,7 +74,7 @@ impl Disk {
             swept.ended += 1;
         }
         self.remove_blobs_but(&blobs)?;
-        let clock = SystemTime::now();
+        let clock = clock::file_clock();
         remove_old(
             &self.root.join("gone"),
             clock,

@@ -12,10 +12,9 @@ use std::{
 };
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use jiff::Timestamp;
 
 use super::event::{Event, Line, SealedVar};
-use crate::types::{InstanceId, Sha256};
+use crate::types::{InstanceId, Sha256, clock};
 
 /// The longest line, in bytes with its line feed. The bounds of [`Event`] keep every line below it.
 pub const MAX_LINE_BYTES: usize = 512 * 1024;
@@ -66,7 +65,7 @@ struct End {
 impl Log {
     /// Begins the log of `instance` in `dir`, which is made where there is none.
     pub fn open(dir: &Path, instance: &InstanceId) -> Result<Self, AuditError> {
-        let started = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
+        let started = clock::wall_clock().strftime("%Y%m%dT%H%M%S%.3fZ");
         let path = dir.join(format!("{started}-{instance}.jsonl"));
         let (file, key) =
             Self::create(dir, &path).map_err(|source| AuditError::Open { path, source })?;
@@ -121,7 +120,7 @@ impl Log {
             return Err(AuditError::Broken);
         }
         let line = Line {
-            time: Timestamp::now(),
+            time: clock::wall_clock(),
             seq: end.seq,
             instance: self.instance.clone(),
             event,

@@ -83,6 +83,15 @@ impl Refusal {
         )
     }
 
+    /// The session is closed, and the daemon does not say that its container is gone.
+    pub(crate) fn not_gone_yet() -> Self {
+        Self::new(
+            "not_gone_yet",
+            "the session is closed and cannot be used any more, but the Docker daemon has not yet said that its container \
+             is gone; belljar goes on trying, there is nothing to do",
+        )
+    }
+
     /// The session ended under the call.
     pub(crate) fn session_ended() -> Self {
         Self::new(
@@ -131,6 +140,24 @@ impl Refusal {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
+    }
+}
+
+/// The systems' numbers for a process, and a machine, that has as many files open as it may.
+const TOO_MANY_FILES: [i32; 2] = if cfg!(windows) { [4, 4] } else { [24, 23] };
+
+/// What it may be that keeps something from being written, and what to do.
+fn shortage(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let mut chain = std::iter::successors(Some(error), |link| link.source());
+    let too_many_files = chain.any(|link| {
+        link.downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error)
+            .is_some_and(|number| TOO_MANY_FILES.contains(&number))
+    });
+    if too_many_files {
+        "belljar has too many open files: let fewer calls run at a time, or raise the limit (`ulimit -n`) of what starts it"
+    } else {
+        "is the disk of the state directory full? `belljar doctor` looks"
     }
 }
 
@@ -217,12 +244,7 @@ impl From<StoreError> for Refusal {
                     error = &error as &dyn std::error::Error,
                     "the artifact store failed"
                 );
-                Self::new(
-                    "store",
-                    format!(
-                        "{error}: is the disk of the state directory full? `belljar doctor` looks"
-                    ),
-                )
+                Self::new("store", format!("{error}: {}", shortage(&error)))
             }
         }
     }
@@ -240,9 +262,28 @@ impl From<AuditError> for Refusal {
             error = &error as &dyn std::error::Error,
             "the audit log failed"
         );
+        let shortage = shortage(&error);
         Self::new(
             "audit",
-            "the action could not be recorded, so it is not done: is the disk of the state directory full?",
+            format!("the action could not be recorded, so it is not done: {shortage}"),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_something_from_being_written_is_told_apart() {
+        let refusal = |number| {
+            let error = std::io::Error::from_raw_os_error(number);
+            let refusal = Refusal::from(AuditError::Write(error));
+            refusal.message().to_owned()
+        };
+        for number in TOO_MANY_FILES {
+            assert!(refusal(number).contains("ulimit -n"), "{number}");
+        }
+        assert!(refusal(28).contains("disk of the state directory full"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -17,6 +18,10 @@ use crate::{
     session::Ended,
     types::{Caller, RunId, SandboxId},
 };
+
+/// How long whoever closes a session waits for its container to be gone. Stops a daemon that hangs from holding a caller
+/// for as long as a removal is tried.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Broker {
     /// Opens a session of `caller`.
@@ -116,9 +121,12 @@ impl Broker {
         draft.session(&id);
         let ended = self.sessions.close(caller, session).await?;
         if let Some(ended) = ended {
-            let gone = ended.sandbox.sandbox.destroy().await;
+            let gone = timeout(CLOSE_PATIENCE, ended.sandbox.sandbox.destroy()).await;
             drop(ended.place);
-            gone?;
+            if !matches!(gone, Ok(Ok(()))) {
+                tracing::warn!(session = %id, ?gone, "a session's sandbox could not be destroyed yet");
+                return Err(Refusal::not_gone_yet());
+            }
         }
         Ok(id)
     }

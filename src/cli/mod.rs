@@ -73,7 +73,7 @@ impl Cli {
         let settings = || Settings::load(&environment, self.config.as_deref());
         match command {
             Command::Serve(args) => serve::run(args, settings()?, &environment),
-            Command::Doctor(args) => doctor::run(&args, &settings()?, &environment),
+            Command::Doctor(args) => doctor::run(&args, settings(), &environment),
             Command::Images(args) => {
                 let docker = app::docker(&settings()?, &environment);
                 runtime()?.block_on(async {

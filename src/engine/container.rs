@@ -1,7 +1,8 @@
 //! Owns one container on the daemon, and makes sure that it goes.
 //!
 //! From the moment of its making a container has exactly one owner here. Dropping the owner schedules
-//! the removal on the engine's task tracker; nothing may keep only the daemon's id of a container.
+//! the removal on the engine's task tracker; nothing may keep only the daemon's id of a container. What cannot be
+//! removed now is left to [`super::leftovers`].
 
 use std::{
     sync::{
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     daemon::{Daemon, DaemonError, Inspected, Resources, State},
+    leftovers::Held,
     uid::Uid,
 };
 
@@ -30,14 +32,6 @@ const RETRIES: [Duration; 6] = [
     Duration::from_secs(10),
 ];
 
-/// Waits before looking for a container whose making was not confirmed: the daemon may still be at it.
-const LATE: [Duration; 4] = [
-    Duration::from_secs(1),
-    Duration::from_secs(5),
-    Duration::from_secs(20),
-    Duration::from_mins(1),
-];
-
 /// A container of ours.
 pub(super) struct Container {
     id: String,
@@ -45,6 +39,8 @@ pub(super) struct Container {
     tasks: TaskTracker,
     /// Given back once the container is gone.
     uid: Option<Uid>,
+    /// Its name, given up once the container is gone, or cannot be removed for now.
+    held: Arc<Held>,
     destroyed: Arc<OnceCell<()>>,
     scheduled: AtomicBool,
 }
@@ -64,12 +60,14 @@ impl Container {
         daemon: Arc<dyn Daemon>,
         tasks: TaskTracker,
         uid: Option<Uid>,
+        held: Held,
     ) -> Self {
         Self {
             id,
             daemon,
             tasks,
             uid,
+            held: Arc::new(held),
             destroyed: Arc::new(OnceCell::new()),
             scheduled: AtomicBool::new(false),
         }
@@ -112,16 +110,21 @@ impl Container {
         let daemon = Arc::clone(&self.daemon);
         let destroyed = Arc::clone(&self.destroyed);
         let uid = self.uid.clone();
+        let held = Arc::clone(&self.held);
         let id = self.id.clone();
         self.tasks.spawn(async move {
             let result = destroyed
                 .get_or_try_init(|| remove(daemon.as_ref(), &id))
                 .await
                 .copied();
-            if let Err(error) = &result {
-                tracing::warn!(container = id, %error, "a container could not be removed");
+            match &result {
+                Ok(()) => held.is_gone(),
+                Err(error) => {
+                    tracing::warn!(container = id, %error, "a container could not be removed yet");
+                    held.let_go();
+                }
             }
-            drop(uid);
+            drop((uid, held));
             result
         })
     }
@@ -156,18 +159,4 @@ pub(super) async fn remove(daemon: &dyn Daemon, id: &str) -> Result<(), DaemonEr
             None => return Err(error),
         }
     }
-}
-
-/// Looks, in the background, for a container whose making failed without an answer, and removes it.
-/// Not tracked: an engine that closes sweeps its instance's containers by name anyway.
-pub(super) fn remove_late(daemon: &Arc<dyn Daemon>, name: String) {
-    let daemon = Arc::clone(daemon);
-    tokio::spawn(async move {
-        for wait in LATE {
-            tokio::time::sleep(wait).await;
-            if let Err(error) = remove(daemon.as_ref(), &name).await {
-                tracing::warn!(container = name, %error, "a container could not be removed");
-            }
-        }
-    });
 }

@@ -23,6 +23,8 @@ pub(super) const REMOVE: Duration = Duration::from_mins(1);
 pub(super) const IMPORT: Duration = Duration::from_mins(2);
 /// How long a dead sandbox's verdict is waited for.
 pub(super) const OOM_VERDICT: Duration = Duration::from_secs(3);
+/// How long it is waited for how a container ended whose guest never greeted.
+pub(super) const LOST_VERDICT: Duration = Duration::from_secs(3);
 /// How long the seeding container may take to end after its start.
 pub(super) const SEED: Duration = Duration::from_mins(1);
 /// How long [`super::Engine::close`] waits for the clean-up that is under way before it removes by force.

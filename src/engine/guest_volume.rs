@@ -19,18 +19,20 @@
 use super::{
     Inner, container,
     daemon::{
-        Access, ContainerSpec, DaemonError, Image, Phase, Seeding, Stdio, Volume, VolumeMount,
+        Access, ContainerSpec, Daemon, DaemonError, Image, Phase, Seeding, Stdio, Volume,
+        VolumeMount,
     },
     deadline,
     error::EngineError,
     host::{Host, RuntimeKind},
+    leftovers::Thing,
     spec::{self, Ask, GUEST_DIR, LABEL_ROLE},
     swap::Swap,
     uid,
 };
 use crate::{
     policy::Launch,
-    types::{InstanceId, Limits, SandboxId},
+    types::{InstanceId, Limits, SandboxId, clock},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::atomic::Ordering};
@@ -48,6 +50,13 @@ const SEED_REPOSITORY: &str = "belljar/guest-seed";
 /// The guest's file as an error of the runtime quotes it.
 pub(super) const FILE_NAME: &str = ".belljar/init";
 
+/// Whose volume the pointer names.
+enum Standing {
+    Ours,
+    /// Another server was first.
+    Others,
+}
+
 /// A volume that holds a whole guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GuestVolume {
@@ -59,6 +68,15 @@ impl GuestVolume {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Whether the pointer names this volume.
+pub(super) async fn is_pointed_to(
+    daemon: &dyn Daemon,
+    volume: &GuestVolume,
+) -> Result<bool, DaemonError> {
+    let pointer = daemon.volume(&volume.pointer).await?;
+    Ok(pointer.is_some_and(|found| found.labels.get(LABEL_POINTS_TO) == Some(&volume.name)))
 }
 
 /// The pointer's name: one per guest and runtime.
@@ -85,27 +103,38 @@ impl Inner {
         if let Some(found) = self.pointed_to(&pointer).await? {
             return Ok(found);
         }
-        let name = volume_name(&pointer, self.instance.id());
-        let seeded = self.seed(host, &name).await;
-        if seeded.is_err() {
-            self.discard_volume(&name).await;
-        }
-        seeded?;
-        let ours = Volume {
-            name: pointer.clone(),
-            labels: labels([(LABEL_ROLE, ROLE_VOLUME), (LABEL_POINTS_TO, &name)]),
+        let volume = GuestVolume {
+            name: volume_name(&pointer, self.instance.id()),
+            pointer: pointer.clone(),
         };
-        let standing = self.daemon.create_volume(&ours).await?;
-        if standing.labels.get(LABEL_POINTS_TO) == Some(&name) {
-            return Ok(GuestVolume { pointer, name });
+        match self.fill(host, &volume).await {
+            Ok(Standing::Ours) => return Ok(volume),
+            Ok(Standing::Others) => self.discard_volume(volume).await,
+            Err(error) => {
+                self.discard_volume(volume).await;
+                return Err(error);
+            }
         }
-        // Another server was first.
-        self.discard_volume(&name).await;
         self.pointed_to(&pointer)
             .await?
             .ok_or_else(|| EngineError::GuestVolume {
                 why: format!("the volume {pointer} is not belljar's; remove it with `docker volume rm {pointer}`"),
             })
+    }
+
+    /// Fills a volume and makes the pointer to it, if there is none yet.
+    async fn fill(&self, host: &Host, volume: &GuestVolume) -> Result<Standing, EngineError> {
+        self.seed(host, &volume.name).await?;
+        let ours = Volume {
+            name: volume.pointer.clone(),
+            labels: labels([(LABEL_ROLE, ROLE_VOLUME), (LABEL_POINTS_TO, &volume.name)]),
+        };
+        let standing = self.daemon.create_volume(&ours).await?;
+        if standing.labels.get(LABEL_POINTS_TO) == Some(&volume.name) {
+            Ok(Standing::Ours)
+        } else {
+            Ok(Standing::Others)
+        }
     }
 
     /// The volume that the pointer names, if both are there. A pointer to nothing is removed.
@@ -134,15 +163,23 @@ impl Inner {
     /// Removes a volume that turned out unusable, and its pointer, so that the next look-up fills a new one.
     pub(super) async fn discard_guest(&self, volume: &GuestVolume) -> Result<(), EngineError> {
         self.daemon.remove_volume(&volume.pointer).await?;
-        self.discard_volume(&volume.name).await;
+        self.discard_volume(volume.clone()).await;
         Ok(())
     }
 
-    /// A volume in use stays; nothing points to it.
-    async fn discard_volume(&self, name: &str) {
-        if let Err(error) = self.daemon.remove_volume(name).await {
-            tracing::debug!(volume = name, %error, "a volume stays");
+    /// Removes a volume, now or as soon as that is possible: it may be in use, or be made only now. One that the pointer
+    /// names after all, since only the answer was lost, stays.
+    async fn discard_volume(&self, volume: GuestVolume) {
+        match is_pointed_to(self.daemon.as_ref(), &volume).await {
+            Ok(true) => return,
+            Ok(false) => {
+                if let Err(error) = self.daemon.remove_volume(&volume.name).await {
+                    tracing::debug!(volume = volume.name, %error, "a volume stays for now");
+                }
+            }
+            Err(error) => tracing::debug!(volume = volume.name, %error, "a volume stays for now"),
         }
+        self.leftovers.owe(Thing::Volume(volume));
     }
 
     /// Removes what a server that has ended left of a seeding: the one-file image, and a volume that it filled and that
@@ -182,10 +219,18 @@ impl Inner {
         let root = root(host).map_err(|error| EngineError::GuestVolume {
             why: error.to_string(),
         })?;
-        self.daemon.import_image(SEED_REPOSITORY, tag, root).await?;
-        let result = self.seed_from(host, volume, &reference).await;
-        if let Err(error) = self.daemon.remove_image(&reference).await {
-            tracing::debug!(reference, %error, "the seed's image stays");
+        self.leftovers.forget(&Thing::Image(reference.clone()));
+        let imported = self.daemon.import_image(SEED_REPOSITORY, tag, root).await;
+        let result = match &imported {
+            Ok(()) => self.seed_from(host, volume, &reference).await,
+            Err(error) => Err(error.clone().into()),
+        };
+        let removed = self.daemon.remove_image(&reference).await;
+        if let Err(error) = &removed {
+            tracing::debug!(reference, %error, "the seed's image stays for now");
+        }
+        if imported.is_err() || removed.is_err() {
+            self.leftovers.owe(Thing::Image(reference));
         }
         result
     }
@@ -260,7 +305,7 @@ impl Inner {
             uid: uid::FIRST_UID,
             instance: self.instance.id(),
             sandbox: &SandboxId::random(),
-            created: &jiff::Timestamp::now().to_string(),
+            created: &clock::wall_clock().to_string(),
         });
         spec.labels = labels([
             (spec::LABEL_INSTANCE, self.instance.id().as_str()),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::types::InstanceId;
+use crate::types::{InstanceId, clock};
 
 /// Instances looked at in one go. Stops a directory that was filled with junk from holding a start up.
 const MAX_INSTANCES: usize = 4096;
@@ -214,7 +214,7 @@ impl DeadInstance {
         let mark = self.path.with_extension(&ENDED[1..]);
         let noted = std::fs::metadata(&mark).and_then(|mark| mark.modified());
         if let Ok(noted) = noted {
-            return noted.elapsed().unwrap_or_default();
+            return clock::age_of(noted);
         }
         if let Err(error) = File::create(&mark) {
             tracing::debug!(path = %mark.display(), %error, "the end of a server not noted");

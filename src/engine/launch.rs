@@ -10,8 +10,9 @@ use std::{
 
 use super::{
     Inner,
-    container::{self, Container},
-    daemon::{ContainerSpec, Daemon, DaemonError, Image},
+    container::Container,
+    daemon::{ContainerSpec, Daemon, DaemonError, Image, Phase},
+    deadline,
     error::EngineError,
     guest_volume::{self, GuestVolume},
     host::Host,
@@ -23,10 +24,25 @@ use super::{
     uid::{UID_COUNT, Uid},
     verify,
 };
-use crate::{policy::Launch, types::SandboxId};
+use crate::{
+    policy::Launch,
+    types::{SandboxId, clock},
+};
 
 /// Attempts at a uid that no other server on the daemon has taken meanwhile.
 const UID_ATTEMPTS: usize = 8;
+
+/// How the runtime words that the machine, and not the guest's file, is at its end.
+const SHORTAGES: [&str; 4] = [
+    "resource temporarily unavailable",
+    "cannot allocate memory",
+    "no space left",
+    "too many open files",
+];
+/// Exit statuses of PID 1 that say nothing of the guest's file: the end of its input, and a kill from outside.
+const UNBLAMED_EXITS: [i64; 2] = [0, 137];
+/// Those that only a whole guest has (`guest/src/main.rs`).
+const GUEST_EXITS: std::ops::RangeInclusive<i64> = 100..=103;
 
 /// What one attempt came to, other than an error that ends the launch.
 enum Attempt {
@@ -62,7 +78,7 @@ impl Inner {
                 }
                 Err(error) => {
                     // The daemon may have been replaced by another one.
-                    self.forget_host().await;
+                    self.forget_host();
                     return Err(error);
                 }
             }
@@ -92,7 +108,7 @@ impl Inner {
             uid: number,
             instance: self.instance.id(),
             sandbox: &id,
-            created: &jiff::Timestamp::now().to_string(),
+            created: &clock::wall_clock().to_string(),
         });
         let swap = Swap::of(&self.daemon.place(), &host.info);
         let container = Arc::new(self.create(&name, &asked, Some(uid), swap).await?);
@@ -114,7 +130,7 @@ impl Inner {
             }
             // Dropping the container removes it in the background.
             Ok(None) => Ok(Attempt::UidTaken),
-            Err(error) if guest_is_bad(&error) => {
+            Err(error) if guest_is_bad(&error, &container).await => {
                 // The volume cannot be replaced while a container holds it. The first error is the one that
                 // matters; a failed removal is logged.
                 let _ = container.destroy().await;
@@ -132,17 +148,13 @@ impl Inner {
         uid: Option<Uid>,
         swap: Swap,
     ) -> Result<Container, EngineError> {
+        // Held from before it is asked for: without an answer nobody knows whether it is made.
+        let held = self.leftovers.hold(name);
         let created = match self.daemon.create(name, asked).await {
             Ok(created) => created,
             Err(error) => {
-                match &error {
-                    DaemonError::Timeout { .. } | DaemonError::Unreachable { .. } => {
-                        self.late.store(true, Ordering::SeqCst);
-                        container::remove_late(&self.daemon, name.to_owned());
-                    }
-                    DaemonError::NotFound { .. }
-                    | DaemonError::Conflict { .. }
-                    | DaemonError::Failed { .. } => {}
+                if let DaemonError::Timeout { .. } | DaemonError::Unreachable { .. } = &error {
+                    held.may_follow();
                 }
                 return Err(error.into());
             }
@@ -152,6 +164,7 @@ impl Inner {
             Arc::clone(&self.daemon),
             self.tasks.clone(),
             uid,
+            held,
         );
         verify::warnings(&created, swap)?;
         Ok(container)
@@ -245,13 +258,15 @@ fn start_error(error: DaemonError) -> EngineError {
     }
 }
 
-/// Whether the guest's volume is to blame: its program did not start, or is of another version.
-fn guest_is_bad(error: &EngineError) -> bool {
+/// Whether the guest's volume is to blame: its program did not start, died of itself, or is of another version.
+async fn guest_is_bad(error: &EngineError, container: &Container) -> bool {
     match error {
-        EngineError::Start { why } => why.contains(guest_volume::FILE_NAME),
-        EngineError::Tether(TetherError::Violation(Violation::Protocol) | TetherError::Lost) => {
-            true
+        EngineError::Start { why } => {
+            why.contains(guest_volume::FILE_NAME)
+                && !SHORTAGES.iter().any(|shortage| why.contains(shortage))
         }
+        EngineError::Tether(TetherError::Violation(Violation::Protocol)) => true,
+        EngineError::Tether(TetherError::Lost) => died_of_itself(container).await,
         EngineError::Tether(
             TetherError::HelloTimeout
             | TetherError::Violation(_)
@@ -272,5 +287,19 @@ fn guest_is_bad(error: &EngineError) -> bool {
         | EngineError::Closed
         | EngineError::Fault
         | EngineError::Instance(_) => false,
+    }
+}
+
+/// Whether PID 1 ended in a way that a whole guest does not. A connection that was cut makes it end too, in good order,
+/// and a daemon that restarts kills it: a volume that all sandboxes share must not be given up for that.
+async fn died_of_itself(container: &Container) -> bool {
+    match container.wait(deadline::LOST_VERDICT).await {
+        Ok(state) => {
+            state.phase == Phase::Ended
+                && !UNBLAMED_EXITS.contains(&state.exit_code)
+                && !GUEST_EXITS.contains(&state.exit_code)
+        }
+        // Whoever cannot be asked accuses nobody.
+        Err(_) => false,
     }
 }

@@ -23,11 +23,13 @@ mod host;
 mod image;
 mod instance;
 mod launch;
+mod leftovers;
 mod reap;
 mod sandbox;
 #[doc(hidden)]
 pub mod scripted_guest;
 pub mod seccomp;
+mod shared;
 mod spec;
 mod swap;
 #[cfg(test)]
@@ -42,7 +44,6 @@ use std::sync::{
 };
 
 use futures_util::stream::BoxStream;
-use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 pub use docker_images::DockerImages;
@@ -59,6 +60,8 @@ use crate::policy::{Launch, Permit};
 use daemon::{Daemon, DaemonError};
 use guest_volume::GuestVolume;
 use host::Host;
+use leftovers::Leftovers;
+use shared::Shared;
 
 /// What the operator decides about the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,18 +94,19 @@ struct Inner {
     /// Numbers this instance's containers.
     seq: AtomicU64,
     closed: AtomicBool,
-    /// Whether the making of a container was ever not confirmed.
-    late: AtomicBool,
+    /// What may be left of launches and removals that failed.
+    leftovers: Leftovers,
     /// Looked up at the first launch, and again after a failed one.
-    host: Mutex<Option<Arc<Host>>>,
-    /// Found or filled at the first launch; its lock keeps this server from filling two.
-    guest: Mutex<Option<GuestVolume>>,
+    host: Shared<Arc<Host>>,
+    /// Found or filled at the first launch, by one at a time: this server must not fill two.
+    guest: Shared<GuestVolume>,
 }
 
 impl Engine {
     /// An engine on this daemon. Speaks to nobody yet: the daemon may be down.
     #[must_use]
     pub fn new(daemon: Arc<dyn Daemon>, instance: Instance, options: EngineOptions) -> Self {
+        let leftovers = Leftovers::new(Arc::clone(&daemon), instance.id().clone());
         Self {
             inner: Arc::new(Inner {
                 daemon,
@@ -112,9 +116,9 @@ impl Engine {
                 uids: uid::Uids::default(),
                 seq: AtomicU64::new(1),
                 closed: AtomicBool::new(false),
-                late: AtomicBool::new(false),
-                host: Mutex::new(None),
-                guest: Mutex::new(None),
+                leftovers,
+                host: Shared::default(),
+                guest: Shared::default(),
             }),
         }
     }
@@ -148,9 +152,9 @@ impl Engine {
     }
 
     /// The machine of the daemon, once a launch has asked for it.
-    pub async fn machine(&self) -> Option<Machine> {
-        let known = self.inner.host.lock().await;
-        known.as_ref().map(|host| Machine {
+    #[must_use]
+    pub fn machine(&self) -> Option<Machine> {
+        self.inner.host.peek().map(|host| Machine {
             memory_bytes: host.info.memory_bytes,
             cpus: host.info.cpus,
         })
@@ -183,6 +187,7 @@ impl Engine {
     pub async fn close(&self) {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::SeqCst);
+        inner.leftovers.close();
         inner.tasks.close();
         let settled = tokio::time::timeout(deadline::CLOSE, inner.tasks.wait())
             .await
@@ -196,7 +201,7 @@ impl Engine {
             return;
         }
         match tokio::time::timeout(deadline::CLOSE, inner.sweep(inner.instance.id())).await {
-            Ok(Ok((_, 0))) if settled && !inner.late.load(Ordering::SeqCst) => {
+            Ok(Ok((_, 0))) if settled && !inner.leftovers.may_follow() => {
                 inner.instance.retire();
             }
             // The daemon may still be making what it was asked for: whoever starts next must know where to look.
@@ -221,41 +226,28 @@ impl Inner {
 
     /// The daemon's host, looked up once.
     async fn host(&self) -> Result<Arc<Host>, EngineError> {
-        let mut known = self.host.lock().await;
-        if let Some(host) = &*known {
-            return Ok(Arc::clone(host));
-        }
         let runtime = self.options.runtime.as_deref();
-        let host = Arc::new(Host::look(self.daemon.as_ref(), runtime).await?);
-        *known = Some(Arc::clone(&host));
-        Ok(host)
+        let look = async { Ok(Arc::new(Host::look(self.daemon.as_ref(), runtime).await?)) };
+        self.host.get(look).await
     }
 
-    async fn forget_host(&self) {
-        *self.host.lock().await = None;
-        *self.guest.lock().await = None;
+    fn forget_host(&self) {
+        self.host.forget();
+        self.guest.forget();
     }
 
     /// The guest's volume, found or filled once.
     async fn guest_volume(&self, host: &Host) -> Result<GuestVolume, EngineError> {
-        let mut known = self.guest.lock().await;
-        if let Some(volume) = &*known {
-            return Ok(volume.clone());
-        }
-        // Before the first container: whoever sweeps after us must know where to look.
-        self.instance.note_daemon(&host.info.daemon_id)?;
-        let volume = self.find_or_seed(host).await?;
-        *known = Some(volume.clone());
-        Ok(volume)
+        let look = async {
+            // Before the first container: whoever sweeps after us must know where to look.
+            self.instance.note_daemon(&host.info.daemon_id)?;
+            self.find_or_seed(host).await
+        };
+        self.guest.get(look).await
     }
 
     /// Gives up a volume whose guest does not run, unless somebody else did so already.
     async fn forget_guest_volume(&self, volume: &GuestVolume) -> Result<(), EngineError> {
-        let mut known = self.guest.lock().await;
-        if known.as_ref() == Some(volume) {
-            self.discard_guest(volume).await?;
-            *known = None;
-        }
-        Ok(())
+        self.guest.give_up(volume, self.discard_guest(volume)).await
     }
 }

@@ -63,13 +63,9 @@ impl Inner {
 
     /// Removes every container of one instance. Says how many went, and how many did not.
     pub(super) async fn sweep(&self, instance: &InstanceId) -> Result<(usize, usize), DaemonError> {
-        let all = self
-            .daemon
-            .list(&[format!("{LABEL_INSTANCE}={instance}")])
-            .await?;
+        let all = containers_of(self.daemon.as_ref(), instance).await?;
         let removals: Vec<_> = all
             .into_iter()
-            .filter(|listed| belongs(listed, instance))
             .map(|listed| {
                 let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
                 tokio::spawn(async move { container::remove(daemon.as_ref(), &listed.id).await })
@@ -91,6 +87,18 @@ impl Inner {
         }
         Ok((removed, failed))
     }
+}
+
+/// Every container of one instance, in whatever state.
+pub(super) async fn containers_of(
+    daemon: &dyn Daemon,
+    instance: &InstanceId,
+) -> Result<Vec<Listed>, DaemonError> {
+    let mut all = daemon
+        .list(&[format!("{LABEL_INSTANCE}={instance}")])
+        .await?;
+    all.retain(|listed| belongs(listed, instance));
+    Ok(all)
 }
 
 /// Whether name and label agree that the container is this instance's.

@@ -13,6 +13,10 @@ use crate::policy::{Launch, Permit};
 
 /// Starts under way at a time. More of them do not make more sandboxes a second, each only takes longer.
 pub(super) const MAX_STARTS: usize = 8;
+/// Starts that hang, at a time, while which others are still begun. Stops calls that a daemon swallows, and whose callers
+/// have gone, from keeping everybody else from starting anything; and stops a daemon that swallows all of them from
+/// being given more.
+pub(super) const MAX_SLOW_STARTS: usize = 8;
 /// Of these, starts that no call waits for. What comes for later must not stand in the way of what comes now.
 pub(super) const MAX_SPARE_STARTS: usize = 2;
 
@@ -86,15 +90,20 @@ impl<S, E> Shelves<S, E> {
         self.all.values().map(|shelf| shelf.starting).sum()
     }
 
+    fn slow(&self) -> usize {
+        self.all.values().map(|shelf| shelf.slow).sum()
+    }
+
     /// The class to start one of for a call that waits.
     pub(super) fn next_awaited(&mut self) -> Option<Class> {
-        if self.starting() >= MAX_STARTS {
+        let slow = self.slow();
+        if slow > MAX_SLOW_STARTS || self.starting() - slow >= MAX_STARTS {
             return None;
         }
         self.all
             .iter_mut()
             .filter_map(|(class, shelf)| {
-                let short = shelf.waiting() > shelf.starting;
+                let short = shelf.waiting() > shelf.starting - shelf.slow;
                 let first = shelf.first_waiter()?;
                 short.then_some((first, class))
             })
@@ -201,6 +210,23 @@ mod tests {
         assert_eq!(begun[0], class("b"));
         assert!(begun.contains(&class("a")));
         assert_eq!(shelves.next_spare(Instant::now(), BOUNDS), None);
+    }
+
+    #[tokio::test]
+    async fn starts_that_hang_keep_nobody_from_starting_but_are_not_without_end() {
+        let mut shelves = Test::default();
+        let callers: Vec<_> = (0..8).map(|n| wait(&mut shelves, "a", n)).collect();
+        while start(&mut shelves).is_some() {}
+        drop(callers);
+        let _next: Vec<_> = (8..10).map(|n| wait(&mut shelves, "a", n)).collect();
+        assert_eq!(start(&mut shelves), None, "those under way are theirs");
+        shelves.get(&class("a")).unwrap().slow = MAX_SLOW_STARTS;
+        assert_eq!(start(&mut shelves), Some(class("a")));
+        assert_eq!(start(&mut shelves), Some(class("a")));
+        assert_eq!(start(&mut shelves), None, "one for each call");
+        shelves.get(&class("a")).unwrap().slow = MAX_SLOW_STARTS + 1;
+        let _more = wait(&mut shelves, "a", 10);
+        assert_eq!(start(&mut shelves), None, "the daemon swallows them all");
     }
 
     #[tokio::test]

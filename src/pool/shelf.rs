@@ -55,6 +55,8 @@ pub(super) struct Shelf<S, E> {
     waiters: VecDeque<Waiter<S, E>>,
     /// Starts under way.
     pub(super) starting: usize,
+    /// Those of them that have taken long already, and on which nobody counts any more.
+    pub(super) slow: usize,
     pub(super) demand: Demand,
     image: Option<Known>,
     /// No start without a call that waits for it before this moment: the last one failed.
@@ -70,6 +72,7 @@ impl<S, E> Shelf<S, E> {
             idle: Vec::new(),
             waiters: VecDeque::new(),
             starting: 0,
+            slow: 0,
             demand: Demand::new(now),
             image: None,
             rest_until: None,

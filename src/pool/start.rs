@@ -35,6 +35,17 @@ const REST: Duration = Duration::from_secs(1);
 /// The longest such rest.
 const LONGEST_REST: Duration = Duration::from_mins(1);
 
+/// How long a start may take before nobody counts on it any more: longer than the daemon has for a question, and many
+/// times what a start takes.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// How a start went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    Usual,
+    Slow,
+}
+
 impl Inner {
     /// Begins the starts that calls wait for.
     pub(super) fn start_awaited(self: &Arc<Self>) {
@@ -89,16 +100,32 @@ impl Inner {
         tokio::spawn(async move {
             let at = Instant::now();
             // A launch that panics is told as an error, so that every start that began also ends.
-            let result = inner.engine.launch(&permit).await;
-            inner.measure().await;
-            inner.started(&class, at, result.map(Arc::new));
+            let mut launch = std::pin::pin!(inner.engine.launch(&permit));
+            let in_time = tokio::time::timeout(SLOW, &mut launch).await;
+            let (pace, result) = if let Ok(result) = in_time {
+                (Pace::Usual, result)
+            } else {
+                inner.mark_slow(&class);
+                (Pace::Slow, launch.await)
+            };
+            inner.measure();
+            inner.started(&class, at, pace, result.map(Arc::new));
         });
     }
 
+    /// A start takes so long that it may never end: another one is begun for whoever waits.
+    fn mark_slow(self: &Arc<Self>, class: &Class) {
+        if let Some(stock) = self.shelves().get(class) {
+            stock.slow += 1;
+        }
+        tracing::warn!("the daemon takes long to start a sandbox, another one is started");
+        self.start_awaited();
+    }
+
     /// Learns how many the daemon's machine can hold. Stops an operator's slip of the finger from filling it.
-    async fn measure(&self) {
+    fn measure(&self) {
         let known = self.room.load(Ordering::Relaxed) != usize::MAX;
-        if !known && let Some(machine) = self.engine.machine().await {
+        if !known && let Some(machine) = self.engine.machine() {
             let room = machine.memory_bytes / 4 * QUARTERS / (MEMBER_MIB * MIB);
             let room = usize::try_from(room).unwrap_or(usize::MAX);
             self.room.store(room, Ordering::Relaxed);
@@ -119,6 +146,7 @@ impl Inner {
         self: &Arc<Self>,
         class: &Class,
         at: Instant,
+        pace: Pace,
         result: Result<Arc<Sandbox>, EngineError>,
     ) {
         let mut unwanted = None;
@@ -130,6 +158,9 @@ impl Inner {
                 return;
             };
             stock.starting = stock.starting.saturating_sub(1);
+            if pace == Pace::Slow {
+                stock.slow = stock.slow.saturating_sub(1);
+            }
             match result {
                 Ok(sandbox) => {
                     stock.rested();

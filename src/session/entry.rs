@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Gone, Place, SessionError, error::MAX_WAITING};
 use crate::{
     policy::SessionTerms,
-    types::{Caller, SandboxId},
+    types::{Caller, SandboxId, clock},
 };
 
 /// A session that ended, with its sandbox: whoever receives it destroys that. The caller's place is free again
@@ -65,7 +65,7 @@ impl<S> Entry<S> {
         place: Place,
     ) -> Self {
         let now = Instant::now();
-        let expires_at = Timestamp::now()
+        let expires_at = clock::wall_clock()
             .checked_add(terms.ttl)
             .unwrap_or(Timestamp::MAX);
         Self {

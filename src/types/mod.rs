@@ -1,10 +1,11 @@
 //! Plain values that every part shares: ids, limits, paths, the caller and the outcome of a run.
 //!
-//! Each is parsed once, at the edge, into a type that cannot be wrong; nothing here performs I/O,
+//! Each is parsed once, at the edge, into a type that cannot be wrong; nothing here performs I/O but [`clock`],
 //! and nothing here knows any other module.
 
 mod bounded;
 mod caller;
+pub mod clock;
 mod digest;
 mod host;
 mod id;

@@ -427,3 +427,26 @@ async fn a_call_does_not_suffer_for_a_start_that_began_before_it() {
     until("the next one is begun", || world.created() > created).await;
     world.works().await;
 }
+
+#[tokio::test]
+async fn starts_that_hang_hold_up_nobody() {
+    let world = Setup::new().start().await;
+    world.works().await;
+    world.until_empty().await;
+    // As many as are under way at a time, all of calls that are taken back.
+    let hour = Duration::from_hours(1);
+    for _ in 0..8 {
+        world.daemon.on(Verb::Create, Cue::Delay(hour));
+    }
+    let created = world.created();
+    let mut calls = Vec::new();
+    for _ in 0..8 {
+        calls.push(world.begin_run("out never", json!({})).await);
+    }
+    until("they hang", || world.created() == created + 8).await;
+    // What is waited for would take half a minute.
+    tokio::time::pause();
+    assert_eq!(world.run("out now").await.ok()["stdout"]["text"], "now\n");
+    tokio::time::resume();
+    world.broker.stop().await;
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belljar::engine::fake::{Cue, Verb};
 use serde_json::{Value, json};
 
 use crate::harness::{Setup, World};
@@ -282,4 +283,26 @@ async fn only_so_many_sessions_are_opened() {
         .await
         .ok();
     world.open(json!({})).await;
+}
+
+#[tokio::test]
+async fn whoever_closes_a_session_does_not_wait_for_a_daemon_that_hangs() {
+    let world = World::new().await;
+    let session = world.open(json!({})).await;
+    let hour = Duration::from_hours(1);
+    world.daemon.on(Verb::Remove, Cue::Delay(hour));
+    tokio::time::pause();
+    let closed = world
+        .tool("close_session", json!({"session": session}))
+        .await;
+    tokio::time::resume();
+    assert!(
+        closed.error().contains("belljar goes on trying"),
+        "{}",
+        closed.error()
+    );
+    let again = world
+        .tool("close_session", json!({"session": session}))
+        .await;
+    assert!(again.error().contains("closed"), "{}", again.error());
 }

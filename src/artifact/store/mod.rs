@@ -11,7 +11,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, BufReader};
 
@@ -22,7 +21,7 @@ use super::{
     sweep::Swept,
     writer::BlobWriter,
 };
-use crate::types::{ArtifactId, Caller, FileId, MIB, RunId, Sha256, read_at_most};
+use crate::types::{ArtifactId, Caller, FileId, MIB, RunId, Sha256, clock, read_at_most};
 
 /// How long a kept file lives unless the operator says otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_hours(24);
@@ -172,14 +171,14 @@ impl Store {
     /// The artifact or output of this caller with this id.
     pub async fn get(&self, caller: &Caller, id: &ArtifactId) -> Result<Entry, StoreError> {
         let (caller, name) = (caller.clone(), artifact_file_name(id));
-        self.blocking(move |disk| disk.find(&caller, &name, Timestamp::now()))
+        self.blocking(move |disk| disk.find(&caller, &name, clock::wall_clock()))
             .await
     }
 
     /// The upload of this caller with this id.
     pub async fn upload_get(&self, caller: &Caller, id: &FileId) -> Result<Entry, StoreError> {
         let (caller, name) = (caller.clone(), upload_file_name(id));
-        self.blocking(move |disk| disk.find(&caller, &name, Timestamp::now()))
+        self.blocking(move |disk| disk.find(&caller, &name, clock::wall_clock()))
             .await
     }
 
@@ -224,7 +223,7 @@ impl Store {
         limit: usize,
     ) -> Result<Page, StoreError> {
         let caller = caller.clone();
-        self.blocking(move |disk| disk.list(&caller, after.as_ref(), limit, Timestamp::now()))
+        self.blocking(move |disk| disk.list(&caller, after.as_ref(), limit, clock::wall_clock()))
             .await
     }
 
@@ -237,7 +236,7 @@ impl Store {
 
     /// Removes what has expired, what is over the cap (oldest first) and what crashes left.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
-        self.blocking(|disk| disk.sweep(Timestamp::now())).await
+        self.blocking(|disk| disk.sweep(clock::wall_clock())).await
     }
 
     /// Ends it: what is still on its way into the store is removed, and nothing more can be kept by this process.

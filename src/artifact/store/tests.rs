@@ -1,6 +1,6 @@
 use std::fs;
 
-use jiff::ToSpan as _;
+use jiff::{Timestamp, ToSpan as _};
 use tempfile::TempDir;
 
 use super::*;
@@ -224,8 +224,32 @@ async fn what_another_caller_keeps_is_exactly_unknown() {
         assert_eq!(listed, std::slice::from_ref(artifact));
     }
     // What has ended is told to its owner, and not even that to others.
-    sweep_at(&store, Timestamp::now() + 1000.hours()).await;
+    sweep_at(&store, clock::wall_clock() + 1000.hours()).await;
     check(true).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_loses_nothing_that_has_time_left_and_brings_nothing_back() {
+    let (_dir, store) = store(Options::default());
+    let new = |name: &str| NewEntry {
+        caller: Caller::Local,
+        kind: Kind::Upload,
+        name: name.to_owned(),
+    };
+    let kept = put(&store, "kept", new("a.txt")).await;
+    let id = kept.file_id().unwrap();
+    // Back, behind the making of everything there is.
+    sweep_at(&store, clock::wall_clock() - 1000.hours()).await;
+    let found = store.upload_get(&Caller::Local, &id).await.unwrap();
+    assert_eq!(&store.read(&found, 0, 10).await.unwrap()[..], b"kept");
+    // Forwards, past the time that it had; and back to where it was.
+    sweep_at(&store, clock::wall_clock() + 1000.hours()).await;
+    for _ in 0..2 {
+        let gone = store.upload_get(&Caller::Local, &id).await;
+        assert!(matches!(gone, Err(StoreError::Expired)), "{gone:?}");
+        sweep_at(&store, clock::wall_clock()).await;
+    }
+    put(&store, "new", new("b.txt")).await;
 }
 
 #[tokio::test]

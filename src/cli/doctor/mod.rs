@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::app::{self, App};
 use crate::{
-    config::{Environment, Settings},
+    config::{ConfigError, Environment, Settings, machine_cpus},
     egress::Packages,
     engine::Facts,
     images,
@@ -31,11 +31,20 @@ pub(super) struct Args {}
 /// Prints each check as it is made.
 pub(super) fn run(
     _args: &Args,
-    settings: &Settings,
+    settings: Result<Settings, ConfigError>,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let runtime = super::runtime()?;
-    let worst = runtime.block_on(look(settings, environment, &mut io::stdout()))?;
+    let (settings, configured) = match settings {
+        Ok(settings) => {
+            let configured = configuration(&settings);
+            (settings, configured)
+        }
+        // The rest is looked at all the same: it may be what is wrong besides.
+        Err(error) => (Settings::defaults(machine_cpus())?, misconfigured(&error)),
+    };
+    let mut out = io::stdout();
+    let worst = runtime.block_on(look(&settings, &configured, environment, &mut out))?;
     Ok(match worst {
         Level::Ok | Level::Warning => ExitCode::SUCCESS,
         Level::Failure => ExitCode::FAILURE,
@@ -44,6 +53,7 @@ pub(super) fn run(
 
 async fn look(
     settings: &Settings,
+    configured: &Check,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<Level> {
@@ -51,7 +61,7 @@ async fn look(
         out,
         worst: Level::Ok,
     };
-    report.add(&configuration(settings))?;
+    report.add(configured)?;
     let state = state(environment);
     report.add(&state)?;
     if state.level == Level::Failure {
@@ -82,7 +92,7 @@ async fn look(
             for check in built_in(settings, environment).await {
                 report.add(&check)?;
             }
-            for check in configured(&facts) {
+            for check in own_images(&facts) {
                 report.add(&check)?;
             }
         }
@@ -116,6 +126,15 @@ fn configuration(settings: &Settings) -> Check {
         |path| format!("{} ({})", path.display(), settings.origin),
     );
     Check::ok("configuration", from)
+}
+
+/// No server starts with it; what follows is said of the built-in defaults.
+fn misconfigured(error: &ConfigError) -> Check {
+    Check::failure(
+        "configuration",
+        error.to_string(),
+        "mend the file; until then the checks below are of the built-in defaults",
+    )
 }
 
 fn state(environment: &Environment) -> Check {
@@ -205,7 +224,7 @@ async fn built_in(settings: &Settings, environment: &Environment) -> Vec<Check> 
     }
 }
 
-fn configured(facts: &Facts) -> impl Iterator<Item = Check> {
+fn own_images(facts: &Facts) -> impl Iterator<Item = Check> {
     facts
         .images
         .iter()

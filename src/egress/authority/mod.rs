@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     fmt::{self, Write as _},
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -27,7 +27,10 @@ use tokio_rustls::rustls::{
 };
 use zeroize::Zeroize as _;
 
-use crate::{config::Profile, types::Host};
+use crate::{
+    config::Profile,
+    types::{Host, clock},
+};
 
 /// How far back certificates are valid: a clock inside that lags does not refuse them.
 const BACKDATED: Duration = Duration::from_hours(24);
@@ -187,7 +190,7 @@ fn params(name: &str) -> Result<CertificateParams, AuthorityError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    let from = SystemTime::now() - BACKDATED;
+    let from = clock::file_clock() - BACKDATED;
     params.not_before = from.into();
     params.not_after = (from + VALIDITY).into();
     let mut serial = random::<SERIAL_BYTES>()?;

@@ -157,7 +157,7 @@ impl Cache {
     /// The page of this address, however old.
     pub(super) async fn page(self: &Arc<Self>, url: String) -> io::Result<Option<Kept>> {
         let cache = Arc::clone(self);
-        blocking(move || cache.page_now(&url, SystemTime::now())).await
+        blocking(move || cache.page_now(&url, clock::file_clock())).await
     }
 
     fn page_now(&self, url: &str, now: SystemTime) -> io::Result<Option<Kept>> {
@@ -191,7 +191,7 @@ impl Cache {
     /// Keeps a page that was just fetched.
     pub(super) async fn keep_page(self: &Arc<Self>, url: String, bytes: Vec<u8>) -> io::Result<()> {
         let cache = Arc::clone(self);
-        blocking(move || cache.keep_page_now(&url, &bytes, SystemTime::now())).await
+        blocking(move || cache.keep_page_now(&url, &bytes, clock::file_clock())).await
     }
 
     fn keep_page_now(&self, url: &str, bytes: &[u8], now: SystemTime) -> io::Result<()> {
@@ -321,7 +321,7 @@ fn used_now(path: &Path) {
     let touched = File::options()
         .append(true)
         .open(path)
-        .and_then(|file| file.set_modified(SystemTime::now()));
+        .and_then(|file| file.set_modified(clock::file_clock()));
     if let Err(error) = touched {
         tracing::debug!(%error, "the use of a kept file could not be noted");
     }
@@ -526,7 +526,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
         let url = "https://r.test/a";
-        let now = SystemTime::now();
+        let now = clock::file_clock();
         cache.keep_page_now(url, b"page", now).unwrap();
         let good = fs::read(cache.page_path(url)).unwrap();
         let mut other = good.clone();

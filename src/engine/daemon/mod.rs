@@ -42,10 +42,16 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// How systems word that a process has as many files open as it may.
+const TOO_MANY_FILES: &str = "oo many open files";
+
 /// What to do about a daemon that does not answer, where the reason does not say it already.
 fn advice(why: &str) -> &'static str {
     if why.contains("permission denied") || why.contains("is not supported") {
         ""
+    } else if why.contains(TOO_MANY_FILES) {
+        "; belljar has as many files open as it may: let fewer calls run at a time, or raise the limit (`ulimit -n`) of what \
+         starts it"
     } else {
         "; start Docker (Docker Desktop, or `sudo systemctl start docker`), or name another daemon in DOCKER_HOST or in \
          docker.host of the configuration"

@@ -30,7 +30,6 @@ use bollard::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, future, stream::BoxStream};
-use tokio::sync::Mutex;
 
 use super::{
     DockerImages,
@@ -40,17 +39,22 @@ use super::{
     },
     deadline,
     endpoint::{Endpoint, EndpointError, Environment, RealFiles, Target, discover},
+    shared::Shared,
 };
 
 /// The client's own limit, in seconds. Each call has a shorter deadline; this one is there because the
 /// client wants one.
 const CLIENT_TIMEOUT_SECONDS: u64 = 300;
 
+/// The client library's handle; clones share its connections.
+#[derive(Clone, Debug)]
+struct Client(bollard::Docker);
+
 /// A Docker daemon.
 #[derive(Debug)]
 pub struct Docker {
     environment: Environment,
-    client: Mutex<Option<bollard::Docker>>,
+    client: Shared<Client>,
 }
 
 impl Docker {
@@ -60,7 +64,7 @@ impl Docker {
     pub fn new(environment: Environment) -> Self {
         Self {
             environment,
-            client: Mutex::new(None),
+            client: Shared::default(),
         }
     }
 
@@ -75,10 +79,11 @@ impl Docker {
 
     /// The connected client, with the API version that both sides speak.
     async fn client(&self) -> Result<bollard::Docker, DaemonError> {
-        let mut known = self.client.lock().await;
-        if let Some(client) = &*known {
-            return Ok(client.clone());
-        }
+        let client = self.client.get(self.connect()).await?;
+        Ok(client.0)
+    }
+
+    async fn connect(&self) -> Result<Client, DaemonError> {
         let endpoint = self.endpoint().map_err(|error| DaemonError::Unreachable {
             endpoint: "any known address".to_owned(),
             why: error.to_string(),
@@ -95,8 +100,7 @@ impl Docker {
                 seconds: deadline::QUERY.as_secs(),
             })?
             .map_err(|error| unreachable(&error))?;
-        *known = Some(client.clone());
-        Ok(client)
+        Ok(Client(client))
     }
 
     /// Makes one call within its deadline.
@@ -123,7 +127,7 @@ impl Docker {
                 let error = failure::of(call, limit, &endpoint, &error);
                 if matches!(error, DaemonError::Unreachable { .. }) {
                     // It may come back elsewhere, or as another version.
-                    *self.client.lock().await = None;
+                    self.client.forget();
                 }
                 Err(error)
             }

@@ -225,7 +225,7 @@ async fn whatever_call_fails_nothing_is_left() {
         for cue in [Cue::Fail(failure()), Cue::FailAfter(failure())] {
             let world = World::new();
             world.launch().await.unwrap().destroy().await.unwrap();
-            world.engine.inner.forget_host().await;
+            world.engine.inner.forget_host();
             // What is created although the answer says failure is removed when the engine closes.
             world.daemon.on(verb, cue);
             assert!(world.launch().await.is_err(), "{verb:?}");

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -35,7 +35,7 @@ use tokio_rustls::{
     rustls::{ServerConfig, crypto::ring},
 };
 
-use crate::config::Scheme;
+use crate::{config::Scheme, types::clock};
 
 type SiteBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -164,8 +164,8 @@ fn certified(identity: Identity) -> (Vec<CertificateDer<'static>>, Arc<ServerCon
     let mut params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
     if identity == Identity::Expired {
         let day = Duration::from_hours(24);
-        params.not_before = (SystemTime::now() - 3 * day).into();
-        params.not_after = (SystemTime::now() - day).into();
+        params.not_before = (clock::file_clock() - 3 * day).into();
+        params.not_after = (clock::file_clock() - day).into();
     }
     let key = KeyPair::generate().unwrap();
     let leaf = params.signed_by(&key, &issuer).unwrap();

@@ -1,0 +1,47 @@
+//! The wall clock, read in this place alone.
+//!
+//! It dates things for people, for other processes and for the next start. It may jump, forwards and back, whenever
+//! somebody sets it; so nothing may measure with it how long something takes or how long something has to wait: that is
+//! what `Instant` is for. `clippy.toml` keeps everybody else from it.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+/// What the wall clock says.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the wall clock"
+)]
+pub fn wall_clock() -> Timestamp {
+    Timestamp::now()
+}
+
+/// The same, as times of files are.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the wall clock"
+)]
+pub fn file_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+/// How old something of this time is; nothing at all where the clock was set back behind it.
+#[must_use]
+pub fn age_of(time: SystemTime) -> Duration {
+    file_clock().duration_since(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dated_in_the_future_has_no_age() {
+        let hour = Duration::from_hours(1);
+        assert_eq!(age_of(file_clock() + hour), Duration::ZERO);
+        assert!(age_of(file_clock() - hour) >= hour);
+    }
+}
