@@ -145,7 +145,10 @@ impl Leftovers {
 
     /// Keeps from being removed what is about to be made anew under the same name.
     pub(super) fn forget(&self, thing: &Thing) {
-        self.inner.state().things.retain(|(known, _)| known != thing);
+        self.inner
+            .state()
+            .things
+            .retain(|(known, _)| known != thing);
     }
 
     /// Has a volume or an image removed as soon as that is possible.

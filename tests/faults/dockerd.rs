@@ -92,8 +92,10 @@ fn spawn(folder: &Path, data: &Path) -> Child {
         .unwrap();
     // What a killed one leaves.
     let _ = std::fs::remove_file(folder.join("pid"));
-    Command::new("dockerd")
-        .arg("--data-root")
+    // In a network of its own, though it makes none: a daemon told to have no bridge removes the one it finds, which is
+    // the machine's.
+    Command::new("unshare")
+        .args(["--net", "dockerd", "--data-root"])
         .arg(data)
         .arg("--exec-root")
         .arg(folder.join("exec"))
@@ -106,7 +108,7 @@ fn spawn(folder: &Path, data: &Path) -> Child {
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
-        .expect("dockerd")
+        .expect("the unshare command")
 }
 
 impl Drop for Dockerd {

@@ -29,7 +29,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::{digest::Digest, digest::Hasher};
 use crate::{
     scratch::Scratch,
-    types::{MIB, Sha256, read_at_most},
+    types::{MIB, Sha256, clock, read_at_most},
 };
 
 /// The largest page, in bytes, as it is kept and as it is fetched. Stops a registry from filling the memory.

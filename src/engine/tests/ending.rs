@@ -219,6 +219,8 @@ async fn the_volume_of_an_ended_server_that_is_in_use_stays_and_so_do_those_of_o
     want.append(&mut stay);
     want.sort();
     assert_eq!(daemon.volumes(), want);
+}
+
 /// As with an hour to wait: what waits is told by a clock that only these tests move.
 async fn until_gone(world: &World, name: &str) {
     for _ in 0..3600 {
