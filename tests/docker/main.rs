@@ -16,7 +16,6 @@ mod gone;
 mod guest;
 mod hostile;
 mod pool;
-mod probes;
 mod rows;
 mod seccomp;
 mod support;

@@ -1,0 +1,127 @@
+//! Probes in a sandbox, over the tether, as any program is run.
+
+use belljar::engine::{
+    Sandbox,
+    tether::{
+        Run, RunEvent,
+        message::{Collect, RunId, RunSpec, StdinKind},
+    },
+};
+use belljar_test_probes::{Probe, Programs};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::plain::AGENT;
+
+/// Longest time of one run: all single probes are one. The agent bounds each probe.
+const TIMEOUT_MS: u64 = 220_000;
+
+/// The verdict of each probe that is not about two containers, in one sandbox.
+pub(crate) async fn verdicts(sandbox: &Sandbox, probes: &[&Probe], facts: &Value) -> Vec<String> {
+    let mut alone = Vec::new();
+    let mut verdicts = vec![String::new(); probes.len()];
+    for (at, probe) in probes.iter().enumerate() {
+        match &probe.programs {
+            Programs::Steps(steps) if steps.len() == 1 => alone.push((at, steps[0].as_str())),
+            Programs::Steps(steps) => {
+                for step in steps {
+                    verdicts[at] = steps_of(sandbox, &[step], facts).await.remove(0);
+                }
+            }
+            Programs::Pair { .. } => panic!("{} needs two sandboxes", probe.path()),
+        }
+    }
+    let programs: Vec<&str> = alone.iter().map(|(_, program)| *program).collect();
+    let said = steps_of(sandbox, &programs, facts).await;
+    for ((at, _), said) in alone.into_iter().zip(said) {
+        verdicts[at] = said;
+    }
+    verdicts
+}
+
+/// One run of the agent, with these programs; a verdict for each.
+async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<String> {
+    let mut run = start(sandbox, facts, "run", programs).await;
+    let mut said = Vec::new();
+    let mut complaint = Vec::new();
+    while let Some(event) = run.next().await.unwrap() {
+        match event {
+            RunEvent::Stdout(bytes) => said.extend_from_slice(&bytes),
+            RunEvent::Stderr(bytes) => complaint.extend_from_slice(&bytes),
+            RunEvent::Exited(_) | RunEvent::Started { .. } | RunEvent::NewFile(_) => {}
+        }
+    }
+    let mut verdicts: Vec<String> = lines(&said);
+    let complaint = String::from_utf8_lossy(&complaint);
+    // A program that ends its agent too leaves no verdict; its next step tells.
+    verdicts.resize(programs.len(), format!("no verdict: {complaint}"));
+    verdicts
+}
+
+async fn start(sandbox: &Sandbox, facts: &Value, verb: &str, programs: &[&str]) -> Run {
+    let mut input = format!("{facts}\n");
+    for program in programs {
+        input += &format!("{}\n", json!({ verb: program }));
+    }
+    let spec = RunSpec {
+        id: RunId(0),
+        argv: ["python3", "-c", AGENT].map(str::to_owned).to_vec(),
+        env: vec![
+            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+            ("HOME".into(), "/workspace/.home".into()),
+        ],
+        cwd: "/workspace".into(),
+        program: None,
+        files: vec![],
+        stdin: StdinKind::Stream,
+        timeout_ms: TIMEOUT_MS,
+        nproc: None,
+        collect: Collect {
+            skip_dirs: vec![],
+            max_files: 0,
+        },
+        warm: None,
+    };
+    sandbox.run(spec, Some(Bytes::from(input))).await.unwrap()
+}
+
+/// A program in a sandbox that keeps what it took.
+pub(crate) struct Holder(Run);
+
+impl Holder {
+    /// Returns once it has taken it.
+    pub(crate) async fn start(sandbox: &Sandbox, program: &str, facts: &Value) -> Self {
+        let mut run = start(sandbox, facts, "hold", &[program]).await;
+        let mut said = Vec::new();
+        while !said.contains(&b'\n') {
+            match run.next().await.unwrap() {
+                Some(RunEvent::Stdout(bytes) | RunEvent::Stderr(bytes)) => {
+                    said.extend_from_slice(&bytes);
+                }
+                Some(RunEvent::Started { .. } | RunEvent::NewFile(_)) => {}
+                Some(RunEvent::Exited(_)) | None => break,
+            }
+        }
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.starts_with("READY"), "a holder said: {said}");
+        Self(run)
+    }
+
+    /// Ends it, and waits until nothing of it is left.
+    pub(crate) async fn release(mut self) {
+        self.0.killer().kill().await.unwrap();
+        while self.0.next().await.unwrap().is_some() {}
+    }
+}
+
+/// The verdict of one program in a sandbox.
+pub(crate) async fn one(sandbox: &Sandbox, program: &str, facts: &Value) -> String {
+    steps_of(sandbox, &[program], facts).await.remove(0)
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,11 @@
+# Tries: keep a set-user-id bit where it would count
+# Idea: deepce's and linpeas's set-user-id search; CVE-2021-4034's end
+# Docker: breached
+# runc: held
+# gVisor: held
+for folder in ("/tmp", "/workspace", "/dev/shm", "/var/tmp"):
+    if refused(shutil.copy, "/bin/true", folder + "/setuid"): continue
+    os.chmod(folder + "/setuid", 0o4755)
+    flags = os.statvfs(folder).f_flag
+    os.unlink(folder + "/setuid")
+    if not flags & os.ST_NOSUID: breached(folder)

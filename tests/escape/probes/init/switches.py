@@ -1,0 +1,8 @@
+# Tries: write to the files of PID 1: its OOM score, its filters, its name
+# Idea: deepce's writable /proc
+# Docker: breached
+# runc: held
+# gVisor: held
+for name in ("oom_score_adj", "oom_adj", "clear_refs", "coredump_filter", "comm", "timerslack_ns", "sched", "autogroup",
+             "attr/current", "attr/exec", "uid_map", "gid_map", "setgroups", "projid_map"):
+    if not refused(open_to, "/proc/1/" + name, os.O_WRONLY): breached(name)
