@@ -14,7 +14,6 @@
 
 mod gone;
 mod guest;
-mod hostile;
 mod pool;
 mod rows;
 mod seccomp;

@@ -3,7 +3,7 @@
 use belljar::engine::{
     Sandbox,
     tether::{
-        Run, RunEvent,
+        Run, RunEvent, TetherError,
         message::{Collect, RunId, RunSpec, StdinKind},
     },
 };
@@ -15,6 +15,9 @@ use crate::plain::AGENT;
 
 /// Longest time of one run: all single probes are one. The agent bounds each probe.
 const TIMEOUT_MS: u64 = 220_000;
+
+/// The verdict of a probe that took its whole sandbox with it.
+pub(crate) const LOST: &str = "LOST";
 
 /// The verdict of each probe that is not about two containers, in one sandbox.
 pub(crate) async fn verdicts(sandbox: &Sandbox, probes: &[&Probe], facts: &Value) -> Vec<String> {
@@ -39,16 +42,40 @@ pub(crate) async fn verdicts(sandbox: &Sandbox, probes: &[&Probe], facts: &Value
     verdicts
 }
 
+/// The verdict of a probe that may end its sandbox.
+pub(crate) async fn to_the_end(sandbox: &Sandbox, probe: &Probe, facts: &Value) -> String {
+    let Programs::Steps(steps) = &probe.programs else {
+        panic!("{} needs two sandboxes", probe.path());
+    };
+    let mut verdict = String::new();
+    for step in steps {
+        verdict = one(sandbox, step, facts).await;
+        if verdict == LOST {
+            break;
+        }
+    }
+    verdict
+}
+
 /// One run of the agent, with these programs; a verdict for each.
 async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<String> {
-    let mut run = start(sandbox, facts, "run", programs).await;
+    let lost = || vec![LOST.to_owned(); programs.len()];
+    let Ok(mut run) = start(sandbox, facts, "run", programs).await else {
+        return lost();
+    };
     let mut said = Vec::new();
     let mut complaint = Vec::new();
-    while let Some(event) = run.next().await.unwrap() {
-        match event {
-            RunEvent::Stdout(bytes) => said.extend_from_slice(&bytes),
-            RunEvent::Stderr(bytes) => complaint.extend_from_slice(&bytes),
-            RunEvent::Exited(_) | RunEvent::Started { .. } | RunEvent::NewFile(_) => {}
+    loop {
+        match run.next().await {
+            Ok(Some(RunEvent::Stdout(bytes))) => said.extend_from_slice(&bytes),
+            Ok(Some(RunEvent::Stderr(bytes))) => complaint.extend_from_slice(&bytes),
+            Ok(Some(RunEvent::Exited(_) | RunEvent::Started { .. } | RunEvent::NewFile(_))) => {}
+            Ok(None) => break,
+            Err(TetherError::Lost) => {
+                println!("lost after {}", String::from_utf8_lossy(&said));
+                return lost();
+            }
+            Err(error) => panic!("{error}"),
         }
     }
     let mut verdicts: Vec<String> = lines(&said);
@@ -58,7 +85,12 @@ async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<St
     verdicts
 }
 
-async fn start(sandbox: &Sandbox, facts: &Value, verb: &str, programs: &[&str]) -> Run {
+async fn start(
+    sandbox: &Sandbox,
+    facts: &Value,
+    verb: &str,
+    programs: &[&str],
+) -> Result<Run, TetherError> {
     let mut input = format!("{facts}\n");
     for program in programs {
         input += &format!("{}\n", json!({ verb: program }));
@@ -82,7 +114,7 @@ async fn start(sandbox: &Sandbox, facts: &Value, verb: &str, programs: &[&str]) 
         },
         warm: None,
     };
-    sandbox.run(spec, Some(Bytes::from(input))).await.unwrap()
+    sandbox.run(spec, Some(Bytes::from(input))).await
 }
 
 /// A program in a sandbox that keeps what it took.
@@ -91,7 +123,7 @@ pub(crate) struct Holder(Run);
 impl Holder {
     /// Returns once it has taken it.
     pub(crate) async fn start(sandbox: &Sandbox, program: &str, facts: &Value) -> Self {
-        let mut run = start(sandbox, facts, "hold", &[program]).await;
+        let mut run = start(sandbox, facts, "hold", &[program]).await.unwrap();
         let mut said = Vec::new();
         while !said.contains(&b'\n') {
             match run.next().await.unwrap() {

@@ -19,7 +19,11 @@
 
 mod canary;
 #[path = "../docker/support.rs"]
-#[allow(dead_code, unused_imports, reason = "shared with tests/docker, which uses more of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "shared with tests/docker, which uses more of it"
+)]
 mod docker;
 mod images;
 mod inside;

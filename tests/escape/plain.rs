@@ -39,7 +39,7 @@ impl Plain {
         let flags = flags.replace(RANDOM, random);
         let mut child = Command::new("docker")
             .args(["run", "--rm", "--interactive", "--name", &name])
-            .args(flags.split_whitespace())
+            .args(words(&flags))
             .args([PYTHON, "python3", "-c", AGENT])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -113,4 +113,20 @@ impl Drop for Plain {
                 .status();
         }
     }
+}
+
+/// The flags one by one: words, or what stands between single quotes.
+fn words(flags: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let (mut word, mut quoted) = (String::new(), false);
+    for c in flags.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
 }

@@ -80,6 +80,8 @@ pub enum Expected {
     Held(Option<String>),
     /// It does not hold, for this reason, which `SECURITY.md` tells.
     Breached(String),
+    /// The sandbox is lost, for this reason, and nothing else is harmed.
+    Lost(String),
     /// It holds with version 2 of control groups and not with version 1, for this reason.
     ByCgroups(String),
 }
@@ -161,6 +163,9 @@ fn expected(value: &str) -> Result<Expected, String> {
     }
     if let Some(evidence) = value.strip_prefix("held ") {
         return Ok(Expected::Held(Some(evidence.to_owned())));
+    }
+    if let Some(reason) = value.strip_prefix("lost, ") {
+        return Ok(Expected::Lost(reason.to_owned()));
     }
     let reason = value.strip_prefix("breached, ");
     reason

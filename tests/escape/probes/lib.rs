@@ -28,15 +28,13 @@ pub fn all() -> Vec<Probe> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "# Tries: a\n# Idea: b\n# Docker: breached\n# runc: held EPERM\n# gVisor: breached, c\n";
+    const HEAD: &str =
+        "# Tries: a\n# Idea: b\n# Docker: breached\n# runc: held EPERM\n# gVisor: breached, c\n";
 
     #[test]
     fn a_head_and_its_programs_are_read() {
-        let probe = Probe::parse(
-            "a/b",
-            &format!("{HEAD}1\n#--- then, as another run\n2\n"),
-        )
-        .unwrap();
+        let probe =
+            Probe::parse("a/b", &format!("{HEAD}1\n#--- then, as another run\n2\n")).unwrap();
         assert_eq!(probe.path(), "a/b");
         assert_eq!(probe.docker, Docker::Breached);
         assert_eq!(probe.runc, Expected::Held(Some("EPERM".into())));
@@ -44,7 +42,13 @@ mod tests {
         assert!(matches!(probe.programs, Programs::Steps(steps) if steps == ["1\n", "2\n"]));
         let pair = format!("{HEAD}1\n#--- meanwhile, in another container and on the host\n2\n");
         let probe = Probe::parse("a/b", &pair).unwrap();
-        assert!(matches!(probe.programs, Programs::Pair { host: Host::Too, .. }));
+        assert!(matches!(
+            probe.programs,
+            Programs::Pair {
+                host: Host::Too,
+                ..
+            }
+        ));
     }
 
     #[test]

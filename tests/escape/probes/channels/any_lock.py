@@ -10,7 +10,7 @@ def candidates():
         try: yield from (os.path.join(folder, name) for name in os.listdir(folder))
         except OSError: pass
     yield from ("/.belljar/init", "/proc", "/sys", "/proc/version", "/sys/kernel", "/dev/null", "/dev/pts", "/dev/mqueue",
-                "/etc/passwd", "/etc/hosts", "/etc", "/usr/bin/python3", "/", "/sys/fs/cgroup", "/proc/self/exe", "/dev/shm")
+                "/etc/passwd", "/etc/hosts", "/etc", "/usr/bin/python3", "/", "/sys/fs/cgroup", "/dev/shm")
 for path in candidates():
     try:
         kept.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
@@ -24,12 +24,13 @@ def candidates():
         try: yield from (os.path.join(folder, name) for name in os.listdir(folder))
         except OSError: pass
     yield from ("/.belljar/init", "/proc", "/sys", "/proc/version", "/sys/kernel", "/dev/null", "/dev/pts", "/dev/mqueue",
-                "/etc/passwd", "/etc/hosts", "/etc", "/usr/bin/python3", "/", "/sys/fs/cgroup", "/proc/self/exe", "/dev/shm")
+                "/etc/passwd", "/etc/hosts", "/etc", "/usr/bin/python3", "/", "/sys/fs/cgroup", "/dev/shm")
 seen = 0
 for path in candidates():
     try: f = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError: continue
     seen += 1
     if refused(fcntl.flock, f, fcntl.LOCK_EX | fcntl.LOCK_NB): breached(path)
+    os.close(f)
 assert seen > 5
 held(f"{seen} files are free")

@@ -1,7 +1,7 @@
 # Tries: notice by inotify that another sandbox opens a namespace that both share
 # Idea: isolate's shared inodes; the user namespace is one
-# Docker: breached
-# runc: breached, the user and time namespaces are the machine's, as in channels/namespace_lock
+# Docker: held, the kernel tells nothing of such files
+# runc: held
 # gVisor: held
 pid = os.fork()
 if pid == 0:

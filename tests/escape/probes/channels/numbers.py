@@ -1,6 +1,6 @@
 # Tries: send by a number that the kernel counts over the whole machine and lets anybody write: the last pid, a table's size
 # Idea: isolate's /proc/sys/kernel/ns_last_pid; random/uuid, pty/nr, file-nr
-# Docker: breached with --privileged
+# Docker: breached with --security-opt systempaths=unconfined
 # runc: held
 # gVisor: held
 ready()

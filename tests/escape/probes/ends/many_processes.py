@@ -10,7 +10,7 @@ for _ in range(20):
         for fd in (0, 1, 2): os.dup2(null, fd)
         libc.prctl(15, b"outrunner", 0, 0, 0)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        stop = time.monotonic() + 30
+        stop = time.monotonic() + 5
         while time.monotonic() < stop:
             try: pid = os.fork()
             except OSError: continue

@@ -1,6 +1,6 @@
 # Tries: open the kernel's memory, its log, ports, FUSE, TUN, KVM and loop devices
 # Idea: CDK's device exploits; CVE-2020-14386's and FUSE escapes' first step
-# Docker: breached with --privileged
+# Docker: breached with --device /dev/kmsg --cap-add SYSLOG
 # runc: held
 # gVisor: held
 for name in ("mem", "kmem", "port", "kmsg", "fuse", "net/tun", "kvm", "loop-control", "loop0", "vsock", "vhost-vsock",

@@ -1,6 +1,6 @@
 # Tries: read a disk of the host, by any node that /proc/partitions or /sys names
 # Idea: CDK mount-disk; SandboxEscapeBench's device mounts
-# Docker: breached with --privileged
+# Docker: breached with --device-cgroup-rule='b *:* rmw'
 # runc: held
 # gVisor: held
 numbers = [line.split()[:2] for line in read("/proc/partitions").decode().splitlines()[2:]] if os.path.exists("/proc/partitions") else []

@@ -1,6 +1,6 @@
 # Tries: learn handles of files of the host's disk
 # Idea: shocker's first step
-# Docker: breached
+# Docker: breached, or absent, with --security-opt seccomp=unconfined
 # runc: held EPERM
 # gVisor: held
 room = ctypes.create_string_buffer(struct.pack("<Ii", 128, 0) + bytes(128))

@@ -8,4 +8,6 @@ for top in ("/proc", "/sys"):
         if folder == "/proc": below[:] = [name for name in below if not name.isdigit() and "self" not in name]
         for name in names:
             path = os.path.join(folder, name)
+            # What is masked is /dev/null.
+            if not os.path.isfile(path): continue
             if os.access(path, os.W_OK) and not refused(open_to, path, os.O_WRONLY): breached(path)

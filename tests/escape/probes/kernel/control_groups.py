@@ -1,6 +1,6 @@
 # Tries: write to a control group: release_agent, devices.allow, memory.limit, cgroup.procs
 # Idea: CDK mount-cgroup and rewrite-cgroup-devices; CVE-2022-0492
-# Docker: breached with --privileged
+# Docker: breached with --volume /sys/fs/cgroup:/sys/fs/cgroup
 # runc: held
 # gVisor: held
 seen = 0

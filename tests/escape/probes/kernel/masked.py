@@ -1,6 +1,6 @@
 # Tries: read what Docker masks: keys, timers, ACPI, SCSI, latencies, firmware
 # Idea: amicontained; moby's masked paths and their advisories
-# Docker: breached with --privileged
+# Docker: breached with --security-opt systempaths=unconfined
 # runc: held
 # gVisor: held
 def has_bytes(path):

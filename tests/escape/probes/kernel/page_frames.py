@@ -1,6 +1,6 @@
 # Tries: learn which physical pages a process has
 # Idea: Rowhammer's and Drammer's first step; /proc/self/pagemap
-# Docker: breached with --privileged
+# Docker: breached with --cap-add SYS_ADMIN
 # runc: held
 # gVisor: held
 page = mmap.mmap(-1, 4096); page[0] = 1

@@ -1,6 +1,6 @@
 # Tries: a real-time or deadline priority, which would take a processor from everybody
 # Idea: isolate's list; CAP_SYS_NICE in amicontained's
-# Docker: breached with --cap-add SYS_NICE --ulimit rtprio=99
+# Docker: breached with --cap-add SYS_NICE
 # runc: held
 # gVisor: held
 def scheduled():

@@ -1,6 +1,6 @@
 # Tries: learn the kernel's addresses from kallsyms, modules, vmallocinfo, iomem and timers
 # Idea: deepce; SandboxEscapeBench's kernel level; every exploit's first step
-# Docker: breached
+# Docker: breached with --cap-add SYSLOG
 # runc: held
 # gVisor: held
 def addresses(path):

@@ -1,6 +1,6 @@
 # Tries: the families of sockets that nobody needs and exploits like: key, RDS, TIPC, CAN, Bluetooth, SMC, XDP, QIPCRTR
 # Idea: CVE-2010-3904 (RDS), CVE-2021-43267 (TIPC), CVE-2021-34866; isolate's list
-# Docker: breached, or absent, with --privileged
+# Docker: breached, or absent, with --cap-add NET_ADMIN --security-opt seccomp=unconfined
 # runc: held EPERM
 # gVisor: held
 families = {"AX25": 3, "IPX": 4, "X25": 9, "KEY": 15, "RDS": 21, "PPPOX": 24, "LLC": 26, "CAN": 29, "TIPC": 30, "BLUETOOTH": 31,

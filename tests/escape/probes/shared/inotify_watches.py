@@ -6,9 +6,9 @@
 bound = int(read("/proc/sys/fs/inotify/max_user_watches")) if os.path.exists("/proc/sys/fs/inotify/max_user_watches") else 10_000
 folder = "/tmp" if os.access("/tmp", os.W_OK) else "/dev/shm"
 os.mkdir(folder + "/watched")
-names = [f"{folder}/watched/{n}".encode() for n in range(1500)]
+names = [f"{folder}/watched/{n}".encode() for n in range(bound // 100 + 1)]
 for name in names: os.close(os.open(name, os.O_CREAT))
-taken, error, deadline = 0, None, time.monotonic() + 25
+taken, error, deadline = 0, None, time.monotonic() + 50
 while not error and taken < bound and time.monotonic() < deadline:
     try: instance = checked(libc.inotify_init())
     except OSError as e: error = e; break

@@ -1,6 +1,6 @@
 # Tries: read memory of another process of its own by calls, compare it, take its descriptors
 # Idea: HARDENING's list; CVE-2019-5736's kin
-# Docker: breached
+# Docker: breached, or absent, with --security-opt seccomp=unconfined
 # runc: held EPERM
 # gVisor: breached, gVisor does not apply the filter; what can be read are processes of the sandbox
 pid = os.fork()

@@ -1,6 +1,6 @@
 # Tries: learn serial numbers of the machine, its disks and its network cards
 # Idea: deepce's and CDK's information gathering
-# Docker: breached with --network host --privileged
+# Docker: breached with --network host
 # runc: held
 # gVisor: held
 for pattern in ("/sys/class/dmi/id/*_serial", "/sys/class/dmi/id/product_uuid", "/sys/class/net/*/address", "/sys/class/block/*/device/serial"):
