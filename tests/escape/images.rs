@@ -249,7 +249,7 @@ USER 0
 RUN cp /bin/bash /rootsh && chmod 4755 /rootsh \
  && cp "$(ldd /bin/bash | grep -o '/[^ ]*libc.so[^ ]*')" /preloaded.so \
  && mknod -m 666 /memory c 1 1 && mknod -m 666 /disk b 8 0 && mknod -m 666 /kmsg c 1 11 \
- && for uid in $(seq 52000 54047); do echo "u$uid:x:$uid:0:root:/:/rootsh"; done >>/etc/passwd \
+ && for uid in $(seq 52000 54047); do echo "u$uid:x:$uid:0:root:/:/rootsh"; done >/names && cat /etc/passwd >>/names && cp /names /etc/passwd \
  && for group in root:0 disk:6 shadow:42 docker:999; do echo "g$group" | sed "s/:/:x:/; s/$/:$(seq -s, -f u%g 52000 54047)/"; done >>/etc/group \
  && printf '#!/bin/bash\necho 0\n' >/usr/local/bin/id && chmod 755 /usr/local/bin/id \
  && printf '#!/bin/bash\necho "BREACHED by a liar"; exec /rootsh -p -c "echo uid $EUID"\n' >/usr/local/bin/python3 \
@@ -374,7 +374,12 @@ async fn what_stands_in_the_way_leads_nowhere() {
                 Err(error) => {
                     println!("/{path}: {error}");
                     assert!(
-                        matches!(error, EngineError::Start { .. } | EngineError::Tether(_)),
+                        matches!(
+                            error,
+                            EngineError::Start { .. }
+                                | EngineError::Tether(_)
+                                | EngineError::Daemon(_)
+                        ),
                         "{error}"
                     );
                 }

@@ -249,7 +249,7 @@ fn wrong_inside(probe: &Probe, said: &str, kernel: Kernel) -> Option<String> {
     };
     (!right).then(|| {
         format!(
-            "{} came to {said} instead of {expected:?}: it tries to {}",
+            "{} came to {said} instead of {expected:?}. Tried: {}",
             probe.path(),
             probe.tries
         )

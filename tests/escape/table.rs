@@ -15,7 +15,7 @@ fn table(probes: &[Probe]) -> String {
         if probe.topic != topic {
             topic = &probe.topic;
             text += &format!(
-                "\n### `{topic}`\n\n| probe | it tries to | plain Docker | belljar, runc | belljar, gVisor |\n|---|---|---|---|---|\n"
+                "\n### `{topic}`\n\n| probe | what is tried | plain Docker | belljar, runc | belljar, gVisor |\n|---|---|---|---|---|\n"
             );
         }
         text += &format!(

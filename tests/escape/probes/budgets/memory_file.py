@@ -2,7 +2,7 @@
 # Idea: memfd_create; HARDENING's fills
 # Docker: breached
 # runc: held
-# gVisor: held
+# gVisor: lost, an OOM takes the whole sandbox
 full = []
 for _ in range(15):
     full.append(os.memfd_create("probe"))

@@ -5,6 +5,8 @@
 # gVisor: held
 for top in ("/proc", "/sys"):
     for folder, below, names in os.walk(top):
+        # Whoever asks is told of the machine's pressure: a side channel, as told/load, and no switch.
+        if folder == "/proc/pressure": continue
         if folder == "/proc": below[:] = [name for name in below if not name.isdigit() and "self" not in name]
         for name in names:
             path = os.path.join(folder, name)
