@@ -114,8 +114,13 @@ async fn built(dockerfile: &str) -> TestImage {
 
 /// What a plain container of the image prints, as an ordinary user.
 fn plain(image: &TestImage, argv: &[&str]) -> String {
+    docker_run(&[], image, argv)
+}
+
+fn docker_run(flags: &[&str], image: &TestImage, argv: &[&str]) -> String {
     let output = Command::new("docker")
         .args(["run", "--rm", "--network", "none", "--user", "52100"])
+        .args(flags)
         .arg(&image.0)
         .args(argv)
         .output()
@@ -272,8 +277,10 @@ async fn what_lies_in_an_image_gains_nothing() {
     assert_eq!(plain(&image, &["echo $EUID"]), "0", "the root shell");
     let groups = plain(&image, &["/usr/bin/id -G"]);
     assert!(groups.contains("999"), "{groups}");
-    let maps = plain(&image, &["cat /proc/self/environ"]);
-    assert!(maps.contains("LD_PRELOAD=/preloaded.so"), "{maps}");
+    let env = plain(&image, &["cat /proc/self/environ"]);
+    assert!(env.contains("PYTHONSTARTUP=/evil.py"), "{env}");
+    let maps = docker_run(&["--entrypoint", "cat"], &image, &["/proc/self/maps"]);
+    assert!(maps.contains("/preloaded.so"), "{maps}");
 
     let world = World::new();
     let sandbox = world.launch(&image.0).await;

@@ -11,7 +11,7 @@ use belljar_test_probes::{Probe, Programs};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::plain::AGENT;
+use crate::{docker::PYTHON, plain::AGENT, world::World};
 
 /// Longest time of one run: all single probes are one. The agent bounds each probe.
 const TIMEOUT_MS: u64 = 220_000;
@@ -19,27 +19,35 @@ const TIMEOUT_MS: u64 = 220_000;
 /// The verdict of a probe that took its whole sandbox with it.
 pub(crate) const LOST: &str = "LOST";
 
-/// The verdict of each probe that is not about two containers, in one sandbox.
-pub(crate) async fn verdicts(sandbox: &Sandbox, probes: &[&Probe], facts: &Value) -> Vec<String> {
-    let mut alone = Vec::new();
-    let mut verdicts = vec![String::new(); probes.len()];
-    for (at, probe) in probes.iter().enumerate() {
-        match &probe.programs {
-            Programs::Steps(steps) if steps.len() == 1 => alone.push((at, steps[0].as_str())),
-            Programs::Steps(steps) => {
-                for step in steps {
-                    verdicts[at] = steps_of(sandbox, &[step], facts).await.remove(0);
-                }
-            }
-            Programs::Pair { .. } => panic!("{} needs two sandboxes", probe.path()),
+/// The verdict of each probe that is not about two containers. Those of a topic that are one program are one run; a sandbox
+/// that is lost over one of them takes the rest of the topic with it, and the next topic has another.
+pub(crate) async fn verdicts(world: &World, probes: &[&Probe], facts: &Value) -> Vec<String> {
+    let mut sandbox = world.launch(PYTHON).await;
+    let mut verdicts = Vec::new();
+    for topic in probes.chunk_by(|one, next| one.topic == next.topic) {
+        if sandbox.is_lost() {
+            sandbox.destroy().await.unwrap();
+            sandbox = world.launch(PYTHON).await;
+        }
+        let alone: Vec<&str> = topic.iter().filter_map(|probe| only_step(probe)).collect();
+        let mut said = steps_of(&sandbox, &alone, facts).await.into_iter();
+        for probe in topic {
+            verdicts.push(match only_step(probe) {
+                Some(_) => said.next().unwrap(),
+                None => to_the_end(&sandbox, probe, facts).await,
+            });
         }
     }
-    let programs: Vec<&str> = alone.iter().map(|(_, program)| *program).collect();
-    let said = steps_of(sandbox, &programs, facts).await;
-    for ((at, _), said) in alone.into_iter().zip(said) {
-        verdicts[at] = said;
-    }
+    sandbox.destroy().await.unwrap();
     verdicts
+}
+
+/// The program of a probe that has but one.
+fn only_step(probe: &Probe) -> Option<&str> {
+    match &probe.programs {
+        Programs::Steps(steps) if steps.len() == 1 => Some(&steps[0]),
+        Programs::Steps(_) | Programs::Pair { .. } => None,
+    }
 }
 
 /// The verdict of a probe that may end its sandbox.
@@ -59,10 +67,13 @@ pub(crate) async fn to_the_end(sandbox: &Sandbox, probe: &Probe, facts: &Value) 
 
 /// One run of the agent, with these programs; a verdict for each.
 async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<String> {
-    let lost = || vec![LOST.to_owned(); programs.len()];
+    if programs.is_empty() {
+        return Vec::new();
+    }
     let Ok(mut run) = start(sandbox, facts, "run", programs).await else {
-        return lost();
+        return vec![LOST.to_owned(); programs.len()];
     };
+    let mut end = "no verdict: ".to_owned();
     let mut said = Vec::new();
     let mut complaint = Vec::new();
     loop {
@@ -72,16 +83,21 @@ async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<St
             Ok(Some(RunEvent::Exited(_) | RunEvent::Started { .. } | RunEvent::NewFile(_))) => {}
             Ok(None) => break,
             Err(TetherError::Lost) => {
-                println!("lost after {}", String::from_utf8_lossy(&said));
-                return lost();
+                end = LOST.to_owned();
+                break;
             }
             Err(error) => panic!("{error}"),
         }
     }
     let mut verdicts: Vec<String> = lines(&said);
-    let complaint = String::from_utf8_lossy(&complaint);
-    // A program that ends its agent too leaves no verdict; its next step tells.
-    verdicts.resize(programs.len(), format!("no verdict: {complaint}"));
+    if verdicts.len() < programs.len() {
+        // A program that ends its agent too leaves no verdict; its next step tells.
+        verdicts.push(end + &String::from_utf8_lossy(&complaint));
+    }
+    verdicts.resize(
+        programs.len(),
+        "no verdict: another's end came first".to_owned(),
+    );
     verdicts
 }
 

@@ -37,13 +37,11 @@ async fn every_probe_comes_inside_to_what_its_head_says() {
     let probes = all();
     let probes: Vec<&Probe> = probes.iter().filter(|probe| !is_pair(probe)).collect();
     let world = World::new();
-    let sandbox = world.launch(PYTHON).await;
-    let kernel = Kernel::of(&sandbox).await;
+    let kernel = world.kernel().await;
     let (lost, shared): (Vec<_>, Vec<_>) = probes
         .into_iter()
         .partition(|probe| matches!(expected(probe, kernel), Expected::Lost(_)));
-    let mut verdicts = inside::verdicts(&sandbox, &shared, &facts).await;
-    sandbox.destroy().await.unwrap();
+    let mut verdicts = inside::verdicts(&world, &shared, &facts).await;
     for probe in &lost {
         let sandbox = world.launch(PYTHON).await;
         verdicts.push(inside::to_the_end(&sandbox, probe, &facts).await);
@@ -62,7 +60,7 @@ async fn no_sandbox_notices_another_nor_the_host_but_as_its_head_says() {
     let probes: Vec<&Probe> = probes.iter().filter(|probe| is_pair(probe)).collect();
     let world = World::new();
     let (one, other) = tokio::join!(world.launch(PYTHON), world.launch(PYTHON));
-    let kernel = Kernel::of(&one).await;
+    let kernel = world.kernel().await;
     let to_host = facts.clone();
     let mut host = tokio::task::spawn_blocking(move || Plain::host(&to_host))
         .await

@@ -43,6 +43,17 @@ impl World {
         }
         Ok(sandbox)
     }
+
+    /// Which expectation counts, by the runtime that was asked for or is the daemon's own.
+    pub(crate) async fn kernel(&self) -> Kernel {
+        let info = client().info().await.unwrap();
+        let runtime = std::env::var(RUNTIME).ok().or(info.default_runtime);
+        if runtime.unwrap().starts_with("runsc") {
+            Kernel::Gvisor
+        } else {
+            Kernel::Host(Cgroups::of_daemon().await)
+        }
+    }
 }
 
 /// What decides which expectation counts.
@@ -57,16 +68,6 @@ pub(crate) enum Kernel {
 pub(crate) enum Cgroups {
     V1,
     V2,
-}
-
-impl Kernel {
-    pub(crate) async fn of(sandbox: &Sandbox) -> Self {
-        if sandbox.runtime().starts_with("runsc") {
-            Self::Gvisor
-        } else {
-            Self::Host(Cgroups::of_daemon().await)
-        }
-    }
 }
 
 impl Cgroups {
@@ -101,6 +102,8 @@ impl Flag {
     pub(crate) fn facts(&self) -> Value {
         json!({
             "flag": self.folder.path().join(&self.name),
+            // Where the daemon is another machine's this is no number of its kernel's.
+            "boot": std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim(),
             "reversed": self.text.chars().rev().collect::<String>(),
         })
     }

@@ -2,7 +2,7 @@
 # Idea: deepce's mounted devices; CDK mount-disk; SandboxEscapeBench's device primitives
 # Docker: breached with --device /dev/zero:/dev/extra
 # runc: held
-# gVisor: held
+# gVisor: breached, its /dev has a fuse, of gVisor's own kernel
 known = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"}
 for folder, below, names in os.walk("/dev"):
     below[:] = [name for name in below if name not in ("pts", "shm", "mqueue", "fd")]

@@ -6,6 +6,7 @@
 for folder in ("/tmp", "/workspace", "/dev/shm", "/var/tmp"):
     if refused(shutil.copy, "/bin/true", folder + "/setuid"): continue
     os.chmod(folder + "/setuid", 0o4755)
-    flags = os.statvfs(folder).f_flag
+    mounted = [line.split() for line in open("/proc/mounts")]
+    options = [fields[3].split(",") for fields in mounted if folder.startswith(fields[1])][-1]
     os.unlink(folder + "/setuid")
-    if not flags & os.ST_NOSUID: breached(folder)
+    if "nosuid" not in options: breached(folder)

@@ -2,7 +2,7 @@
 # Idea: CDK lxcfs-rw and lxcfs-rw-cgroup
 # Docker: breached with --volume /sys/fs/cgroup:/var/lib/lxcfs/cgroup
 # runc: held
-# gVisor: held
+# gVisor: breached, the control groups are of gVisor's own kernel, and their files are root's, see kernel/control_groups
 for line in read("/proc/self/mountinfo").decode().splitlines():
     fields = line.split()
     kind = fields[fields.index("-") + 1]

@@ -2,5 +2,5 @@
 # Idea: HARDENING's trap: prlimit passes the check of dumpable
 # Docker: breached
 # runc: held EPERM
-# gVisor: held
+# gVisor: breached, gVisor does not apply the filter; ending PID 1 ends this sandbox
 resource.prlimit(1, resource.RLIMIT_CPU); breached("its limit of processor time can be read, and so be set")

@@ -3,6 +3,7 @@
 # Docker: breached
 # runc: held
 # gVisor: held
-if status("NoNewPrivs") != "1": breached("NoNewPrivs is off")
+get_no_new_privs = 39
+if libc.prctl(get_no_new_privs, 0, 0, 0, 0) != 1: breached("no_new_privs is off")
 said = subprocess.run(["su", "root", "-c", "id -u"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 if said.stdout.strip() == "0": breached("su gives uid 0")

@@ -3,4 +3,5 @@
 # Docker: breached
 # runc: breached, the kernel shows one number to all; it says nothing else
 # gVisor: held
-if os.path.exists("/proc/sys/kernel/random/boot_id"): breached(read("/proc/sys/kernel/random/boot_id").decode())
+number = read("/proc/sys/kernel/random/boot_id").decode().strip()
+if number == facts["boot"]: breached("the machine's " + number)
