@@ -41,13 +41,14 @@ test: ## The whole test suite, with lints and the builds for desktops
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here
 
 test-here: lint desktops images suite
+	@echo 'NOT COVERED HERE: gVisor. `make test-gvisor` runs tests/escape and tests/egress under it.'
 
-test-gvisor: ## The way out of sandboxes once more, under gVisor, which is installed and registered where it is missing
+test-gvisor: ## Escapes and the way out of sandboxes once more, under gVisor, which is installed and registered where it is missing
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-gvisor-here
 
 test-gvisor-here: images
 	scripts/gvisor.sh
-	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
+	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress --test escape
 
 test-all: ## The same, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here

@@ -2,7 +2,7 @@
 # Idea: HARDENING's fork bomb
 # Docker: breached
 # runc: held
-# gVisor: lost, its kernel ends where processes run out
+# gVisor: held
 children = []
 def spawn():
     pid = os.fork()
