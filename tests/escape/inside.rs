@@ -117,7 +117,8 @@ async fn start(
 ) -> Result<Run, TetherError> {
     let mut input = format!("{facts}\n");
     for program in programs {
-        input += &format!("{}\n", json!({ verb: program }));
+        input.push_str(&json!({ verb: program }).to_string());
+        input.push('\n');
     }
     let spec = RunSpec {
         id: RunId(0),

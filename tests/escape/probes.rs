@@ -157,7 +157,6 @@ fn bite(cgroups: Cgroups) {
     assert_eq!(verdicts.len(), probes.len());
     let mut failures = Vec::new();
     for (probe, said) in verdicts {
-        println!("{} on plain Docker: {said}", probe.path());
         failures.extend(wrong_outside(probe, &said, cgroups));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
@@ -175,6 +174,7 @@ fn in_one(flags: &str, probes: &[&Probe], facts: &Value) -> Vec<String> {
                 for step in steps {
                     verdict = plain.run(step);
                 }
+                println!("{} on plain Docker: {verdict}", probe.path());
                 verdict
             }
             Programs::Pair { .. } => unreachable!("pairs are in other groups"),
@@ -215,6 +215,7 @@ fn in_two(flags: &str, probes: &[&Probe], facts: &Value) -> Vec<String> {
                     }
                 }
                 one.release();
+                println!("{} on plain Docker: {verdict}", probe.path());
                 verdict
             }
             Programs::Steps(_) => unreachable!("they are in other groups"),

@@ -1,7 +1,7 @@
 //! The table of probes in `SECURITY.md`: generated from their heads, committed, and compared here.
 //! `UPDATE_PROBES=1 cargo test --test escape table` writes it anew.
 
-use std::fs;
+use std::{fmt::Write as _, fs};
 
 use belljar_test_probes::{Docker, Expected, Probe, all};
 
@@ -14,18 +14,21 @@ fn table(probes: &[Probe]) -> String {
     for probe in probes {
         if probe.topic != topic {
             topic = &probe.topic;
-            text += &format!(
+            write!(
+                text,
                 "\n### `{topic}`\n\n| probe | what is tried | plain Docker | belljar, runc | belljar, gVisor |\n|---|---|---|---|---|\n"
-            );
+            ).unwrap();
         }
-        text += &format!(
+        write!(
+            text,
             "| {} | {} | {} | {} | {} |\n",
             probe.name,
             probe.tries,
             docker(&probe.docker),
             expected(&probe.runc),
             expected(&probe.gvisor)
-        );
+        )
+        .unwrap();
     }
     text
 }

@@ -9,7 +9,9 @@
 )]
 
 use std::{
-    env, fs,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -34,10 +36,8 @@ fn main() {
             if let Err(why) = head::Probe::parse(path, &text) {
                 panic!("{path}: {why}");
             }
-            table += &format!(
-                "({path:?}, include_str!({:?})),\n",
-                file.display().to_string()
-            );
+            let file = file.display().to_string();
+            writeln!(table, "({path:?}, include_str!({file:?})),").unwrap();
         }
     }
     table.push(']');
