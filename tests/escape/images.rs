@@ -16,7 +16,7 @@ use bollard::{
 use futures_util::TryStreamExt as _;
 
 use crate::{
-    docker::{Ran, TestImage, bash, client, container, containers, run},
+    docker::{Ran, bash, client, container, containers, run},
     world::World,
 };
 
@@ -62,14 +62,32 @@ fn fresh_name() -> String {
     format!("belljar-test:{}", belljar::types::SandboxId::random())
 }
 
-/// An image that holds these entries.
-async fn image_of(entries: &[Entry<'_>]) -> TestImage {
+/// An image of these tests. Whoever made it removes it.
+struct TestImage(String);
+
+impl TestImage {
+    /// One with nothing in it but this configuration.
+    async fn new(changes: &[&str]) -> Self {
+        image_of(&[Entry::Folder("etc/")], changes).await
+    }
+
+    async fn remove(self) {
+        client()
+            .remove_image(&self.0, None::<RemoveImageOptions>, None)
+            .await
+            .unwrap();
+    }
+}
+
+/// An image that holds these entries and has this configuration.
+async fn image_of(entries: &[Entry<'_>], changes: &[&str]) -> TestImage {
     let name = fresh_name();
     let (repo, tag) = name.split_once(':').unwrap();
     let options = CreateImageOptions {
         from_src: Some("-".into()),
         repo: Some(repo.into()),
         tag: Some(tag.into()),
+        changes: changes.iter().map(|change| (*change).to_owned()).collect(),
         ..CreateImageOptions::default()
     };
     let root = bollard::body_full(tar(entries).into());
@@ -368,7 +386,7 @@ async fn what_stands_in_the_way_leads_nowhere() {
                 all.push(Entry::Folder("dev/"));
             }
             all.extend(entries);
-            let image = image_of(&all).await;
+            let image = image_of(&all, &[]).await;
             let world = World::new();
             let label = format!("belljar.instance={}", world.engine.instance().id());
             match world.try_launch(&image.0).await {
@@ -403,11 +421,14 @@ async fn what_stands_in_the_way_leads_nowhere() {
 /// Nodes of devices in an image without anything else: the folder for devices is the runtime's own.
 #[tokio::test]
 async fn devices_of_an_image_are_not_in_dev() {
-    let image = image_of(&[
-        Entry::Folder("dev/"),
-        Entry::Device("dev/memory", 1, 1),
-        Entry::Device("dev/null", 1, 1),
-    ])
+    let image = image_of(
+        &[
+            Entry::Folder("dev/"),
+            Entry::Device("dev/memory", 1, 1),
+            Entry::Device("dev/null", 1, 1),
+        ],
+        &[],
+    )
     .await;
     let world = World::new();
     let sandbox = world.launch(&image.0).await;

@@ -6,6 +6,6 @@
 for folder in ("/shared", "/.belljar", "/tmp", "/dev/shm", "/workspace", "/dev/mqueue", "/var/tmp", "/run"):
     refused(open, folder + "/belljar-told", "w")
 ready()
-#--- meanwhile, in another container and on the host
+#--- meanwhile, in another container
 for folder in ("/shared", "/.belljar", "/tmp", "/dev/shm", "/workspace", "/dev/mqueue", "/var/tmp", "/run"):
     if os.path.exists(folder + "/belljar-told"): breached(folder)

@@ -1,6 +1,6 @@
 # Tries: have as many descriptors in flight as its uid may have
 # Idea: unix(7), ETOOMANYREFS; isolate's shared uid
-# Docker: breached with --user 61234:61234 --ulimit nofile=1024:1024
+# Docker: breached with --user 61234:61234
 # runc: held
 # gVisor: held
 taken, pairs = 0, []

@@ -1,6 +1,6 @@
 # Tries: take all inotify instances of its uid
 # Idea: HARDENING's row of distinct uids; fs.inotify.max_user_instances
-# Docker: breached with --user 61234:61234 --ulimit nofile=4096
+# Docker: breached with --user 61234:61234
 # runc: held
 # gVisor: held
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,6 +1,6 @@
 # Tries: take all inotify watches of its uid
 # Idea: fs.inotify.max_user_watches
-# Docker: breached with --user 61234:61234 --memory 1g
+# Docker: breached with --user 61234:61234
 # runc: held
 # gVisor: held
 bound = int(read("/proc/sys/fs/inotify/max_user_watches")) if os.path.exists("/proc/sys/fs/inotify/max_user_watches") else 10_000

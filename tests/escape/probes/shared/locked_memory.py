@@ -1,6 +1,6 @@
 # Tries: use up the memory that its uid may lock
 # Idea: HARDENING's list of budgets; RLIMIT_MEMLOCK, which counts by uid for System V memory
-# Docker: breached with --user 61234:61234 --ulimit memlock=65536:65536
+# Docker: breached with --user 61234:61234
 # runc: held
 # gVisor: held
 lock = 11

@@ -1,6 +1,6 @@
 # Tries: take all pages that pipes of its uid may have
 # Idea: HARDENING's row of distinct uids; fs.pipe-user-pages-soft
-# Docker: breached with --user 61234:61234 --ulimit nofile=8192
+# Docker: breached with --user 61234:61234
 # runc: held
 # gVisor: held
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
