@@ -81,7 +81,7 @@ async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<St
     let Ok(mut run) = start(sandbox, facts, "run", programs).await else {
         return vec![LOST.to_owned(); programs.len()];
     };
-    let mut end = "no verdict: ".to_owned();
+    let mut end = "no verdict: ";
     let mut said = Vec::new();
     let mut complaint = Vec::new();
     loop {
@@ -91,7 +91,8 @@ async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<St
             Ok(Some(RunEvent::Exited(_) | RunEvent::Started { .. } | RunEvent::NewFile(_))) => {}
             Ok(None) => break,
             Err(TetherError::Lost) => {
-                end = LOST.to_owned();
+                end = LOST;
+                complaint.clear();
                 break;
             }
             Err(error) => panic!("{error}"),
@@ -100,7 +101,7 @@ async fn steps_of(sandbox: &Sandbox, programs: &[&str], facts: &Value) -> Vec<St
     let mut verdicts: Vec<String> = lines(&said);
     if verdicts.len() < programs.len() {
         // A program that ends its agent too leaves no verdict; its next step tells.
-        verdicts.push(end + &String::from_utf8_lossy(&complaint));
+        verdicts.push(format!("{end}{}", String::from_utf8_lossy(&complaint)));
     }
     verdicts.resize(
         programs.len(),

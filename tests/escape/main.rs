@@ -14,6 +14,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     reason = "a test fails by panicking, in its helpers too, and looks at the daemon past the engine"
 )]
 

@@ -19,9 +19,9 @@ fn table(probes: &[Probe]) -> String {
                 "\n### `{topic}`\n\n| probe | what is tried | plain Docker | belljar, runc | belljar, gVisor |\n|---|---|---|---|---|\n"
             ).unwrap();
         }
-        write!(
+        writeln!(
             text,
-            "| {} | {} | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} |",
             probe.name,
             probe.tries,
             docker(&probe.docker),
