@@ -254,6 +254,7 @@ fn wrong_inside(probe: &Probe, said: &str, kernel: Kernel) -> Option<String> {
         (Expected::Held(None), _)
         | (Expected::ByCgroups(_), Kernel::Host(Cgroups::V2) | Kernel::Gvisor) => is(said, "HELD"),
         (Expected::Held(Some(evidence)), _) => said == format!("HELD {evidence}"),
+        (Expected::HeldOrLost(_), _) => is(said, "HELD") || said == LOST,
         (Expected::Lost(_), _) => said == LOST,
         (Expected::Breached(_), _) | (Expected::ByCgroups(_), Kernel::Host(Cgroups::V1)) => {
             is(said, "BREACHED")

@@ -53,6 +53,7 @@ fn expected(expected: &Expected) -> String {
         Expected::Held(None) => "held".to_owned(),
         Expected::Held(Some(evidence)) => format!("held, {evidence}"),
         Expected::Breached(reason) => format!("**breached**: {reason}"),
+        Expected::HeldOrLost(reason) => format!("held, or the sandbox is lost: {reason}"),
         Expected::Lost(reason) => format!("the sandbox is lost: {reason}"),
         Expected::ByCgroups(reason) => {
             format!("held with cgroup v2, **breached** with v1: {reason}")

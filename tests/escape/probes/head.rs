@@ -82,6 +82,8 @@ pub enum Expected {
     Breached(String),
     /// The sandbox is lost, for this reason, and nothing else is harmed.
     Lost(String),
+    /// It holds, or the sandbox is lost where there is more of it than its kernel bears; which of both, load decides.
+    HeldOrLost(String),
     /// It holds with version 2 of control groups and not with version 1, for this reason.
     ByCgroups(String),
 }
@@ -160,6 +162,9 @@ fn expected(value: &str) -> Result<Expected, String> {
     let by_cgroups = value.strip_prefix(BY_CGROUPS);
     if let Some(reason) = by_cgroups.and_then(|rest| rest.strip_prefix(", ")) {
         return Ok(Expected::ByCgroups(reason.to_owned()));
+    }
+    if let Some(reason) = value.strip_prefix("held or lost, ") {
+        return Ok(Expected::HeldOrLost(reason.to_owned()));
     }
     if let Some(evidence) = value.strip_prefix("held ") {
         return Ok(Expected::Held(Some(evidence.to_owned())));
