@@ -47,13 +47,14 @@ test: ## The whole test suite, with lints and the builds for desktops
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-here
 
 test-here: lint desktops images suite
+	@echo 'NOT COVERED HERE: gVisor. `make test-gvisor` runs tests/escape and tests/egress under it.'
 
 test-gvisor: ## Once more under gVisor, which is installed where it is missing: the way out, escapes, what protects PID 1
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-gvisor-here
 
 test-gvisor-here: images
 	scripts/gvisor.sh
-	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress
+	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress --test escape
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm::
 
 faults: ## Every fault at every step, and daemons and disks that are stopped, killed and filled; as root, some minutes

@@ -18,10 +18,8 @@
 mod foreign;
 mod gone;
 mod guest;
-mod hostile;
 mod init;
 mod pool;
-mod probes;
 mod rows;
 mod seccomp;
 mod support;

@@ -19,11 +19,8 @@ use belljar::{
 };
 use bollard::{
     models::ContainerInspectResponse,
-    query_parameters::{
-        CreateImageOptions, InspectContainerOptions, ListContainersOptions, RemoveImageOptions,
-    },
+    query_parameters::{InspectContainerOptions, ListContainersOptions},
 };
-use futures_util::TryStreamExt as _;
 
 pub(crate) const BASH: &str = "belljar/bash:latest";
 pub(crate) const PYTHON: &str = "belljar/python:latest";
@@ -188,42 +185,6 @@ pub(crate) async fn container(sandbox: &Sandbox) -> ContainerInspectResponse {
     let mut found = containers(&format!("belljar.session={}", sandbox.id())).await;
     assert_eq!(found.len(), 1);
     found.remove(0)
-}
-
-/// An image made of nothing but this configuration; removed with the value.
-pub(crate) struct TestImage(pub(crate) String);
-
-impl TestImage {
-    pub(crate) async fn new(changes: &[&str]) -> Self {
-        let tag = belljar::types::SandboxId::random();
-        let mut tar = tar::Builder::new(Vec::new());
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Directory);
-        header.set_mode(0o755);
-        header.set_size(0);
-        tar.append_data(&mut header, "etc/", &[][..]).unwrap();
-        let options = CreateImageOptions {
-            from_src: Some("-".into()),
-            repo: Some("belljar-test".into()),
-            tag: Some(tag.to_string()),
-            changes: changes.iter().map(|change| (*change).to_owned()).collect(),
-            ..CreateImageOptions::default()
-        };
-        let root = bollard::body_full(tar.into_inner().unwrap().into());
-        client()
-            .create_image(Some(options), Some(root), None)
-            .try_collect::<Vec<_>>()
-            .await
-            .unwrap();
-        Self(format!("belljar-test:{tag}"))
-    }
-
-    pub(crate) async fn remove(self) {
-        client()
-            .remove_image(&self.0, None::<RemoveImageOptions>, None)
-            .await
-            .unwrap();
-    }
 }
 
 /// Waits for what the daemon does in its own time.

@@ -40,6 +40,13 @@ pub(super) const GUEST_PATH: &str = "/.belljar/init";
 /// The working directory, and the only place to build and install things.
 const WORKSPACE: &str = "/workspace";
 
+/// Where pseudo-terminals are made.
+const TERMINALS: &str = "/dev/pts";
+/// What covers [`TERMINALS`]: an empty folder that nobody writes to. The kernel counts pseudo-terminals over all
+/// containers of a machine (`kernel.pty.max`) and charges them to none; stops one sandbox from taking the last of them
+/// from every other container.
+const NO_TERMINALS: &str = "size=4096,nr_inodes=1,mode=0555,uid=0,gid=0,nosuid,nodev,noexec";
+
 /// Size of `/tmp` in MiB. Stops temporary files from filling the host's memory.
 const TMP_MIB: u64 = 64;
 /// Memory for the guest itself, in MiB, on top of what the program gets.
@@ -141,10 +148,7 @@ fn host(ask: &Ask<'_>) -> HostSpec {
             ("nofile".to_owned(), NOFILE),
         ]),
         shm_size: bytes(shm),
-        tmpfs: BTreeMap::from([
-            (WORKSPACE.to_owned(), tmpfs(workspace, "exec", ask.uid)),
-            ("/tmp".to_owned(), tmpfs(TMP_MIB, "noexec", ask.uid)),
-        ]),
+        tmpfs: folders(workspace, ask.uid, ask.host.runtime.kind),
         oom_score_adj: OOM_SCORE_ADJ,
         runtime: ask.host.runtime.name.clone(),
         // The host's resolv.conf would appear inside, though nothing is reachable.
@@ -222,6 +226,21 @@ pub(super) fn nproc(limits: &Limits, runtime: RuntimeKind) -> Option<u64> {
         RuntimeKind::HostKernel => None,
         RuntimeKind::Gvisor => Some(u64::from(limits.pids) + 1),
     }
+}
+
+/// The folders in memory. gVisor's kernel is the sandbox's own, and so are its terminals.
+fn folders(workspace_mib: u64, uid: u32, runtime: RuntimeKind) -> BTreeMap<String, String> {
+    let mut folders = BTreeMap::from([
+        (WORKSPACE.to_owned(), tmpfs(workspace_mib, "exec", uid)),
+        ("/tmp".to_owned(), tmpfs(TMP_MIB, "noexec", uid)),
+    ]);
+    match runtime {
+        RuntimeKind::HostKernel => {
+            folders.insert(TERMINALS.to_owned(), NO_TERMINALS.to_owned());
+        }
+        RuntimeKind::Gvisor => {}
+    }
+    folders
 }
 
 fn tmpfs(mib: u64, exec: &str, uid: u32) -> String {

@@ -155,7 +155,16 @@ fn hardening_tmpfs_each_with_every_bound() {
         tmpfs["/tmp"],
         "size=67108864,nr_inodes=16384,mode=1777,uid=52007,gid=52007,nosuid,nodev,noexec"
     );
-    assert_eq!(tmpfs.len(), 2);
+    assert_eq!(tmpfs.len(), 3);
+}
+
+#[test]
+fn hardening_tmpfs_covers_terminals_where_the_kernel_is_shared() {
+    let mut world = World::new();
+    let cover = "size=4096,nr_inodes=1,mode=0555,uid=0,gid=0,nosuid,nodev,noexec";
+    assert_eq!(world.spec().host.tmpfs["/dev/pts"], cover);
+    world.host.runtime.kind = RuntimeKind::Gvisor;
+    assert!(!world.spec().host.tmpfs.contains_key("/dev/pts"));
 }
 
 #[test]

@@ -1,0 +1,7 @@
+# Tries: read the environment, memory and state of PID 1
+# Idea: CDK's and deepce's search for credentials; HARDENING's list
+# Docker: breached
+# runc: held
+# gVisor: breached, gVisor lets processes of one uid read each other; PID 1 holds no secret
+for name in ("environ", "mem", "maps", "auxv", "pagemap", "syscall", "smaps", "map_files"):
+    if not refused(os.listdir if name == "map_files" else open, "/proc/1/" + name): breached(name)

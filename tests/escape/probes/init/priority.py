@@ -1,0 +1,6 @@
+# Tries: make PID 1 slow by its nice value, its scheduling class and its processors
+# Idea: isolate's shared uid
+# Docker: breached
+# runc: breached, the kernel lets processes of one uid do so; the server's own deadline ends such a run from outside
+# gVisor: breached, as under runc
+if not refused(os.setpriority, os.PRIO_PROCESS, 1, os.getpriority(os.PRIO_PROCESS, 1)): breached("its nice value can be set")
