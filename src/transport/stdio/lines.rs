@@ -6,7 +6,10 @@ use std::io;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-use super::super::message::{Echo, Scan};
+use super::{
+    super::message::{Echo, Scan},
+    ahead::Ahead,
+};
 use crate::policy::{
     MAX_CODE_BYTES, MAX_FILES, MAX_INLINE_BYTES, MAX_STDIN_BYTES, MAX_STRINGS_BYTES,
 };
@@ -42,7 +45,7 @@ pub(super) enum Line<'a> {
 
 /// The lines of an input.
 pub(super) struct Lines<R> {
-    input: BufReader<R>,
+    input: BufReader<Ahead<R>>,
     most: usize,
     held: Vec<u8>,
     /// The line in `held` was handed out.
@@ -63,12 +66,18 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// The lines of `input`, each of at most `most` bytes.
     pub(super) fn new(input: R, most: usize) -> Self {
         Self {
-            input: BufReader::with_capacity(CHUNK_BYTES, input),
+            input: BufReader::with_capacity(CHUNK_BYTES, Ahead::new(input)),
             most,
             held: Vec::new(),
             used: false,
             skipped: None,
         }
+    }
+
+    /// Reads ahead while nobody may be listened to, so that the end of the input is seen. Resolves at that end, and else
+    /// never. Whoever drops this future loses nothing.
+    pub(super) async fn end(&mut self) {
+        self.input.get_mut().end().await;
     }
 
     /// The next line; none at the end. Whoever drops this future loses nothing: the next call goes on.

@@ -4,6 +4,7 @@
 //! SDK's (`wire`), which leaves a client without an answer to what it cannot read, and keeps without bound what a client
 //! does not read.
 
+mod ahead;
 mod flights;
 mod lines;
 mod outbox;

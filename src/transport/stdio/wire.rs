@@ -84,7 +84,15 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
                     None => continue,
                 }
             }
-            self.outbox.room().await;
+            tokio::select! {
+                biased;
+                () = self.outbox.room() => {}
+                // It has asked for all that it will, and reads nothing: it gets as long as any client at its end.
+                () = self.lines.end() => {
+                    self.ended.cancel();
+                    self.outbox.room().await;
+                }
+            }
             // A client that writes nothing but noise must not keep the thread from others.
             tokio::task::consume_budget().await;
             let line = match self.lines.next().await {

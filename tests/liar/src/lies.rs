@@ -163,9 +163,9 @@ fn stop_oneself() -> ! {
 #[rustfmt::skip] // A table: each row begins on a line of its own.
 pub const LIES: &[Lie] = &[
     // Below the multiplexer: the daemon's stream, and no multiplexer at all.
-    row("text instead of frames", Call::Run, At::Start, Replaced, |v| v.raw(&WORDS.repeat(20))),
-    row("zeros for ever", Call::Run, At::Start, Replaced, |v| v.forever(&[0; 4096])),
-    row("0xff for ever", Call::Run, At::Start, Replaced, |v| v.forever(&[0xff; 4096])),
+    row("text instead of frames", Call::Run, At::Start, NoStart, |v| v.raw(&WORDS.repeat(20))),
+    row("zeros for ever", Call::Run, At::Start, NoStart, |v| v.forever(&[0; 4096])),
+    row("0xff for ever", Call::Run, At::Start, NoStart, |v| v.forever(&[0xff; 4096])),
     row("standard error for ever, and then the truth", Call::Run, At::Hello, Status("exited"), |v| {
         for _ in 0..2000 { eprint!("{}", String::from_utf8_lossy(&WORDS.repeat(50))); }
         v.ready();
@@ -189,8 +189,8 @@ pub const LIES: &[Lie] = &[
         let hello = framed(&FromHello::Ready(Ready { protocol: PROTOCOL, uid: uid() }));
         for byte in hello { for part in data(0, v.stream, &[byte]) { v.raw(&[part]); } }
     }),
-    row("an exit at the hello", Call::Run, At::Hello, Replaced, |_| std::process::exit(0)),
-    row("a million pings before the hello", Call::Run, At::Hello, Replaced, |v| {
+    row("an exit at the hello", Call::Run, At::Hello, NoStart, |_| std::process::exit(0)),
+    row("a million pings before the hello", Call::Run, At::Hello, NoStart, |v| {
         million(v, |_| header(PING, SYN, 0, 7).to_vec()); v.ready();
     }),
     // Frames of the tether in the place of a program's account.
