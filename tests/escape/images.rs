@@ -226,7 +226,14 @@ async fn an_image_s_configuration_is_overridden() {
     let found = container(&sandbox).await;
     let config = found.config.unwrap();
     assert_eq!(config.entrypoint.unwrap(), ["/.belljar/init"]);
-    assert!(config.cmd.unwrap_or_default().is_empty());
+    // The guest's own argument, or none.
+    assert!(
+        config
+            .cmd
+            .unwrap_or_default()
+            .iter()
+            .all(|word| word == "--stub")
+    );
     assert_eq!(config.working_dir.as_deref(), Some("/workspace"));
     assert_eq!(config.stop_signal.as_deref(), Some("SIGKILL"));
     let env = config.env.unwrap();

@@ -2,7 +2,7 @@
 # Idea: CVE-2019-5736, CVE-2024-21626; HARDENING's list
 # Docker: breached
 # runc: held
-# gVisor: breached, gVisor lets processes of one uid read each other
+# gVisor: breached, PID 1 of what a program sees there is an init of its own, which holds nothing; the guest is out of sight
 if not refused(os.listdir, "/proc/1/fd"): breached("fd")
 for name in ("exe", "root", "cwd"):
     if not refused(os.readlink, "/proc/1/" + name): breached(name)

@@ -2,6 +2,6 @@
 # Idea: CDK's and deepce's search for credentials; HARDENING's list
 # Docker: breached
 # runc: held
-# gVisor: breached, gVisor lets processes of one uid read each other; PID 1 holds no secret
+# gVisor: breached, PID 1 of what a program sees there is an init of its own, which holds nothing; the guest is out of sight
 for name in ("environ", "mem", "maps", "auxv", "pagemap", "syscall", "smaps", "map_files"):
     if not refused(os.listdir if name == "map_files" else open, "/proc/1/" + name): breached(name)

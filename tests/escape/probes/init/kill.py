@@ -2,7 +2,7 @@
 # Idea: HARDENING's list
 # Docker: held, the kernel keeps signals without a handler from the init of a namespace
 # runc: held
-# gVisor: lost, PID 1 is no special process there, and any signal ends it
+# gVisor: held
 ours = {signal.SIGCHLD, signal.SIGWINCH, signal.SIGCONT, signal.SIGURG}
 for number in sorted(signal.valid_signals() - ours): refused(os.kill, 1, number)
 #--- then, as another run

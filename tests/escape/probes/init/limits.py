@@ -2,5 +2,5 @@
 # Idea: HARDENING's trap: prlimit passes the check of dumpable
 # Docker: breached
 # runc: held EPERM
-# gVisor: breached, gVisor does not apply the filter; ending PID 1 ends this sandbox
+# gVisor: breached, PID 1 of what a program sees there is an init of its own; ending it ends this run
 resource.prlimit(1, resource.RLIMIT_CPU); breached("its limit of processor time can be read, and so be set")

@@ -2,7 +2,7 @@
 # Idea: deepce's writable /proc
 # Docker: breached
 # runc: held
-# gVisor: breached, gVisor lets processes of one uid write to each other
+# gVisor: breached, PID 1 of what a program sees there is an init of its own, which holds nothing; the guest is out of sight
 for name in ("oom_score_adj", "oom_adj", "clear_refs", "coredump_filter", "comm", "sched", "autogroup",
              "uid_map", "gid_map", "setgroups", "projid_map"):
     if not refused(open_to, "/proc/1/" + name, os.O_WRONLY): breached(name)
