@@ -55,7 +55,7 @@ test-gvisor: ## Once more under gVisor, which is installed where it is missing: 
 test-gvisor-here: images
 	scripts/gvisor.sh
 	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test egress --test escape
-	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm::
+	BELLJAR_TEST_RUNTIME=runsc $(CARGO) test --test docker -- init:: warm:: --skip with_the --skip with_science
 
 faults: ## Every fault at every step, and daemons and disks that are stopped, killed and filled; as root, some minutes
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory faults-here
