@@ -484,8 +484,13 @@ fn recorded(
         wrong.push(format!("{} lines of {count}", ours.len()));
         return;
     }
+    // Of several tries the last one is judged.
     let (line, refused) = (
-        ours[0],
+        ours[if action == "run_code" {
+            world.tries - 1
+        } else {
+            0
+        }],
         answer.is_some_and(|answer| answer["isError"] == true),
     );
     if refused != line["error"].is_string() || line["decision"]["verdict"] != "allow" {
