@@ -86,9 +86,7 @@ impl Slot {
             .send(Some(item))
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
-}
 
-impl Slot {
     /// Waits until so little lies unread that the client may be listened to.
     pub(super) async fn room(&self) {
         let unread = &self.unread;
