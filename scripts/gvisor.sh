@@ -47,8 +47,13 @@ install_runsc() {
     local release
     release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     if [ "$release" = "$OLD_RELEASE" ]; then
+        as_root apt-get update -q
+        # From where this machine has its other packages.
+        local mirror
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Codename: $release" | head -n 1)
+        [ -n "$mirror" ] || die "no source of $release's packages is known: add one of $release-backports, then run this again"
         say "adding $SOURCE"
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $release-backports main" |
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release-backports main" |
             $root tee "$SOURCE" >/dev/null
         as_root apt-get update -q
         get -t "$release-backports" runsc
