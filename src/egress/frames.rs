@@ -5,7 +5,7 @@
 //! nine bytes before each frame is looked at: what frames mean is the library's to say.
 
 use std::{
-    io::{self, IoSlice},
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -16,10 +16,11 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     time::Instant,
 };
 
+use super::watched::{Watch, Watched};
 use crate::policy::EgressDenial;
 
 /// Frames that ask for nothing that a connection may send at once. Stops a program from keeping a processor of the
@@ -43,9 +44,11 @@ const HEADERS: u8 = 1;
 const PADDED: u8 = 8;
 
 /// A connection of HTTP/2, of which the frames from inside are counted.
+pub(super) type Frames<T> = Watched<T, Count>;
+
+/// How far the count has come.
 #[derive(Debug)]
-pub(super) struct Frames<T> {
-    io: T,
+pub(super) struct Count {
     header: [u8; HEADER],
     read: usize,
     /// Bytes until the next header.
@@ -99,6 +102,19 @@ impl<T> Frames<T> {
     pub(super) fn new(io: T) -> Self {
         Self {
             io,
+            watch: Count::new(),
+        }
+    }
+
+    /// Says afterwards why the connection ended.
+    pub(super) fn flooded(&self) -> Flooded {
+        self.watch.flooded.clone()
+    }
+}
+
+impl Count {
+    fn new() -> Self {
+        Self {
             header: [0; HEADER],
             read: 0,
             skip: PREFACE,
@@ -109,11 +125,6 @@ impl<T> Frames<T> {
             written: 0,
             flooded: Flooded::default(),
         }
-    }
-
-    /// Says afterwards why the connection ended.
-    pub(super) fn flooded(&self) -> Flooded {
-        self.flooded.clone()
     }
 
     fn count(&mut self, mut bytes: &[u8]) -> Result<(), EgressDenial> {
@@ -149,24 +160,17 @@ impl<T> Frames<T> {
         }
         Ok(())
     }
-
-    fn wrote(&mut self, bytes: usize) {
-        self.written += bytes;
-        let earned = self.written / BYTES_PER_FRAME;
-        self.written %= BYTES_PER_FRAME;
-        self.allowance
-            .earn(u32::try_from(earned).unwrap_or(u32::MAX));
-    }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Frames<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl Watch for Count {
+    fn poll_read<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        ready!(Pin::new(io).poll_read(cx, buf))?;
         if let Err(denial) = self.count(&buf.filled()[before..]) {
             buf.set_filled(before);
             self.flooded.0.store(true, Ordering::Relaxed);
@@ -174,39 +178,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Frames<T> {
         }
         Poll::Ready(Ok(()))
     }
-}
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Frames<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
-        self.wrote(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
-        self.wrote(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn wrote(&mut self, bytes: usize) {
+        self.written += bytes;
+        let earned = self.written / BYTES_PER_FRAME;
+        self.written %= BYTES_PER_FRAME;
+        self.allowance
+            .earn(u32::try_from(earned).unwrap_or(u32::MAX));
     }
 }
 
@@ -230,7 +208,7 @@ mod tests {
 
     /// Counts these bytes behind a preface, in parts of this size.
     fn counted(bytes: &[u8], part: usize) -> Result<(), EgressDenial> {
-        let mut frames = Frames::new(());
+        let mut frames = Count::new();
         let whole = [&[b'P'; PREFACE], bytes].concat();
         whole.chunks(part).try_for_each(|part| frames.count(part))
     }

@@ -4,21 +4,26 @@
 //! the same moment.
 
 use std::{
-    io::{self, IoSlice},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
-use super::ledger::{Ledger, Socket};
+use super::{
+    ledger::{Ledger, Socket},
+    watched::{Watch, Watched},
+};
 use crate::{policy::EgressDenial, types::Endpoint};
 
 /// Charges what passes, and fails once the budget is used up: [`denial_of`] tells that from other errors.
+pub(super) type Metered<T> = Watched<T, Meter>;
+
+/// Whose budget is charged.
 #[derive(Debug)]
-pub(super) struct Metered<T> {
-    io: T,
+pub(super) struct Meter {
     ledger: Arc<Ledger>,
     endpoint: Endpoint,
     _socket: Option<Socket>,
@@ -26,24 +31,47 @@ pub(super) struct Metered<T> {
 
 impl<T> Metered<T> {
     pub(super) fn new(io: T, ledger: Arc<Ledger>, endpoint: Endpoint) -> Self {
-        Self {
-            io,
+        let watch = Meter {
             ledger,
             endpoint,
             _socket: None,
-        }
+        };
+        Self { io, watch }
     }
 
     /// The same, which holds its place among the run's connections.
     pub(super) fn holding(self, socket: Socket) -> Self {
-        Self {
+        let watch = Meter {
             _socket: Some(socket),
-            ..self
+            ..self.watch
+        };
+        Self { watch, ..self }
+    }
+}
+
+/// The denial behind an error of a metered connection, if it is one.
+pub(super) fn denial_of(error: &io::Error) -> Option<EgressDenial> {
+    error.get_ref()?.downcast_ref::<EgressDenial>().copied()
+}
+
+impl Watch for Meter {
+    fn poll_read<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(io).poll_read(cx, buf))?;
+        let read = buf.filled().len() - before;
+        if let Err(denial) = self.ledger.received(&self.endpoint, read) {
+            buf.set_filled(before);
+            return Poll::Ready(Err(io::Error::other(denial)));
         }
+        Poll::Ready(Ok(()))
     }
 
-    /// How many of `wanted` bytes may go out.
-    fn room(&self, wanted: usize) -> io::Result<usize> {
+    fn room(&mut self, wanted: usize) -> io::Result<usize> {
         if wanted == 0 {
             return Ok(0);
         }
@@ -53,73 +81,16 @@ impl<T> Metered<T> {
             .map_err(io::Error::other)?;
         Ok(usize::try_from(room).map_or(wanted, |room| room.min(wanted)))
     }
-}
 
-/// The denial behind an error of a metered connection, if it is one.
-pub(super) fn denial_of(error: &io::Error) -> Option<EgressDenial> {
-    error.get_ref()?.downcast_ref::<EgressDenial>().copied()
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        let read = buf.filled().len() - before;
-        if let Err(denial) = self.ledger.received(&self.endpoint, read) {
-            buf.set_filled(before);
-            return Poll::Ready(Err(io::Error::other(denial)));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let room = self.room(bytes.len())?;
-        let written = ready!(Pin::new(&mut self.io).poll_write(cx, &bytes[..room]))?;
-        self.ledger.sent(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let wanted = slices.iter().map(|slice| slice.len()).sum();
-        if self.room(wanted)? < wanted {
-            // The last bytes of the budget: one slice at a time, cut where it ends.
-            let first = slices.iter().find(|slice| !slice.is_empty());
-            return self.poll_write(cx, first.map_or(&[], |slice| slice));
-        }
-        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
-        self.ledger.sent(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn wrote(&mut self, bytes: usize) {
+        self.ledger.sent(bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
     use tokio_util::sync::CancellationToken;
 

@@ -41,6 +41,7 @@ mod tests;
 mod tunnel;
 mod upstream;
 pub(crate) mod vault;
+mod watched;
 
 pub use ledger::{Allowed, Decided, Denied, Failed, MAX_REPORTED, Report, Unrecorded, Witness};
 pub use packages::{Gateway, Packages, Registry, RegistryError};

@@ -7,64 +7,40 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
-/// Gives `prefix` first and then what the stream gives. Writes go to the stream.
+use super::watched::{Watch, Watched};
+
+/// Gives what was read already first, and then what the stream gives.
+pub(super) type Prefixed<T> = Watched<T, Prefix>;
+
+/// What was read already.
 #[derive(Debug)]
-pub(super) struct Prefixed<T> {
-    prefix: Bytes,
-    io: T,
-}
+pub(super) struct Prefix(Bytes);
 
 impl<T> Prefixed<T> {
     pub(super) fn new(prefix: Bytes, io: T) -> Self {
-        Self { prefix, io }
+        Self {
+            io,
+            watch: Prefix(prefix),
+        }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Prefixed<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl Watch for Prefix {
+    fn poll_read<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.prefix.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buf);
+        if self.0.is_empty() {
+            return Pin::new(io).poll_read(cx, buf);
         }
-        let taken = self.prefix.len().min(buf.remaining());
-        buf.put_slice(&self.prefix[..taken]);
-        self.prefix.advance(taken);
+        let taken = self.0.len().min(buf.remaining());
+        buf.put_slice(&self.0[..taken]);
+        self.0.advance(taken);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Prefixed<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

@@ -14,20 +14,25 @@ use std::{
 };
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::{Head, Length, end, first_line};
-use crate::policy::EgressDenial;
+use crate::{
+    egress::watched::{Watch, Watched},
+    policy::EgressDenial,
+};
 
 /// How much is read at once, in bytes.
 const READ: usize = 16 * 1024;
 
 /// Lets through nothing but requests whose heads were vetted. After a refusal reads fail, and [`Verdict::refusal`] says
 /// why; nothing of the refused head was let through.
+pub(crate) type Guard<T> = Watched<T, Heads>;
+
+/// The heads that come, and what follows them.
 #[derive(Debug)]
-pub(crate) struct Guard<T> {
-    io: T,
+pub(crate) struct Heads {
     /// Read and not yet let through.
     pending: BytesMut,
     /// How far `pending` was searched for the end of a head.
@@ -70,29 +75,31 @@ impl Verdict {
 
 impl<T> Guard<T> {
     pub(crate) fn new(io: T) -> Self {
-        Self {
-            io,
+        let watch = Heads {
             pending: BytesMut::new(),
             searched: 0,
             free: Free::Bytes(0),
             verdict: Verdict::default(),
-        }
+        };
+        Self { io, watch }
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        self.verdict.clone()
+        self.watch.verdict.clone()
     }
 
     /// The first line of a refused head, of which nothing was let through.
     pub(crate) fn refused_line(&self) -> &[u8] {
-        first_line(&self.pending)
+        first_line(&self.watch.pending)
     }
 
     /// The stream, to write an answer to a refused head.
     pub(crate) fn into_inner(self) -> T {
         self.io
     }
+}
 
+impl Heads {
     /// Vets the head at the beginning of `pending`, if it is whole.
     fn vet(&mut self) -> Result<(), EgressDenial> {
         let Some(end) = end(&self.pending, self.searched)? else {
@@ -131,63 +138,33 @@ impl<T> Guard<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Guard<T> {
-    fn poll_read(
-        self: Pin<&mut Self>,
+impl Watch for Heads {
+    fn poll_read<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
         loop {
-            if let Some(denial) = this.verdict.refusal() {
+            if let Some(denial) = self.verdict.refusal() {
                 return Poll::Ready(Err(io::Error::other(denial)));
             }
-            if buf.remaining() == 0 || this.pass(buf) > 0 {
+            if buf.remaining() == 0 || self.pass(buf) > 0 {
                 return Poll::Ready(Ok(()));
             }
-            if matches!(this.free, Free::Bytes(0)) && this.pending.len() > this.searched {
-                if let Err(denial) = this.vet() {
-                    let _ = this.verdict.0.refusal.set(denial);
+            if matches!(self.free, Free::Bytes(0)) && self.pending.len() > self.searched {
+                if let Err(denial) = self.vet() {
+                    let _ = self.verdict.0.refusal.set(denial);
                 }
                 continue;
             }
-            this.pending.reserve(READ);
-            let read = ready!(poll_read_buf(Pin::new(&mut this.io), cx, &mut this.pending))?;
+            self.pending.reserve(READ);
+            let read = ready!(poll_read_buf(Pin::new(io), cx, &mut self.pending))?;
             // The end, be it within a head: nothing of that passes.
             if read == 0 {
                 return Poll::Ready(Ok(()));
             }
         }
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Guard<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 
