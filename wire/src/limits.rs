@@ -48,7 +48,7 @@ pub const MAX_WINDOWS: usize = 24 * 1024 * 1024;
 /// nobody reads from making the other side hold many times what it sent. Without a bound: [`MAX_WINDOWS`] times 100.
 pub const MAX_UNREAD: usize = 256;
 
-/// Frames that bring nothing (pings, empty ones, those of streams that are over) that may come at once. Stops a guest
+/// Frames that bring nothing (pings, empty ones, those of streams that are over) or next to nothing (a new stream) that may come at once. Stops a guest
 /// from keeping a processor of the server busy for ever. As many as the first window of a stream that the server has
 /// let go of may still bring, byte by byte.
 pub const IDLE_FRAMES: u32 = 256 * 1024;

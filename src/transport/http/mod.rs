@@ -40,7 +40,7 @@ pub use self::token::{Token, TokenError};
 use self::{
     patient::Patient,
     sessions::Sessions,
-    vetted::{MAX_BODY_BYTES, Taken, Vetting},
+    vetted::{MAX_BODY_BYTES, UnderWay, Vetting},
 };
 use crate::{
     broker::Broker,
@@ -152,7 +152,7 @@ impl From<&Settings> for Options {
 struct Door {
     token: Token,
     mcp: StreamableHttpService<Server, Sessions>,
-    taken: Taken,
+    under_way: UnderWay,
 }
 
 /// Serves whoever shows `token` until `stop` fires.
@@ -183,7 +183,7 @@ pub async fn serve(
     let door = Arc::new(Door {
         token,
         mcp: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
-        taken: Taken::default(),
+        under_way: UnderWay::default(),
     });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
@@ -263,7 +263,7 @@ async fn answer(
     let session = request.headers().get(SESSION_HEADER);
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let vetting = Vetting::default();
-    let request = request.map(|body| vetting.body(body, session, door.taken.clone()));
+    let request = vetting.request(request, session, door.under_way.clone());
     Ok(vetting.answer(door.mcp.handle(request).await))
 }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::HashSet,
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -14,14 +14,15 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::{
-    Response, StatusCode,
-    body::{Frame, Incoming},
+    Request, Response, StatusCode,
+    body::{Body as _, Frame, Incoming},
     header::{CONNECTION, CONTENT_TYPE, HeaderValue},
 };
 use rmcp::model::RequestId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    super::message::{Envelope, Fault},
+    super::message::{Envelope, Fault, MAX_UNDER_WAY_BYTES, REQUEST_BYTES},
     Body, refusal,
 };
 use crate::types::MIB;
@@ -32,107 +33,167 @@ pub(super) const MAX_BODY_BYTES: usize = 4 * MIB as usize;
 /// How long a body may take. Stops connections that send theirs byte by byte from keeping their places.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The requests of sessions of the protocol that are under way. The SDK would let a second one of the same id take the
-/// first one's place, and leave it without an answer.
-#[derive(Clone, Default)]
-pub(super) struct Taken(Arc<Mutex<HashSet<Key>>>);
+/// The largest body that is read however many others are on their way: a whole connection's buffer.
+const SMALL_BODY_BYTES: u64 = 64 * 1024;
+/// Larger bodies that are read at a time; others wait. Stops connections that each send one from filling the memory before
+/// it is known what is in it.
+const MAX_LARGE_BODIES: usize = 8;
+/// How long a message may wait because too much is under way: a client that sends faster than we work is slowed down
+/// rather than refused.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+/// The memory of messages is counted in steps of so many bytes.
+const STEP_BYTES: usize = 1024;
+
+/// What is under way, over all connections and sessions.
+#[derive(Clone)]
+pub(super) struct UnderWay {
+    /// The requests of sessions of the protocol. The SDK would let a second one of the same id take the first one's
+    /// place, and leave it without an answer.
+    taken: Arc<Mutex<HashSet<Key>>>,
+    /// The memory that messages may hold, in steps.
+    memory: Arc<Semaphore>,
+    /// The places for large bodies.
+    large: Arc<Semaphore>,
+}
 
 /// A session of the protocol, and the id of a request in it.
 type Key = (String, RequestId);
 
-/// An id that is taken, until this is dropped.
-pub(super) struct Hold {
-    taken: Taken,
-    key: Key,
-}
-
-impl Taken {
-    fn set(&self) -> MutexGuard<'_, HashSet<Key>> {
-        // Nothing that can panic happens under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self, key: Key) -> Option<Hold> {
-        self.set().insert(key.clone()).then(|| Hold {
-            taken: self.clone(),
-            key,
-        })
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.taken.set().remove(&self.key);
-    }
-}
-
-/// What became of a body.
-#[derive(Default)]
-enum Verdict {
-    /// Nobody has asked for it yet.
-    #[default]
-    Unread,
-    /// It was handed on, and its id is taken where it has a session.
-    Read(Option<Hold>),
-    /// It was not, and this is why.
-    Refused(Response<Body>),
-}
-
-/// What becomes of a body, told to whoever answers.
-#[derive(Clone, Default)]
-pub(super) struct Vetting(Arc<Mutex<Verdict>>);
-
-impl Vetting {
-    /// `body` as the SDK reads it, in the session of the protocol that it names.
-    pub(super) fn body(
-        &self,
-        body: Incoming,
-        session: Option<String>,
-        taken: Taken,
-    ) -> impl hyper::body::Body<Data = Bytes, Error = &'static str> + Send + 'static {
-        let vetting = self.clone();
-        StreamBody::new(stream::once(async move {
-            let (result, verdict) = match vet(body, session, taken).await {
-                Ok((bytes, hold)) => (Ok(Frame::data(bytes)), Verdict::Read(hold)),
-                Err(refused) => (Err("refused"), Verdict::Refused(refused)),
-            };
-            vetting.set(verdict);
-            result
-        }))
-    }
-
-    fn set(&self, verdict: Verdict) -> Verdict {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut held, verdict)
-    }
-
-    /// The answer: the SDK's, or why it was not asked. A request's id stays taken until its answer is gone.
-    pub(super) fn answer(&self, answer: Response<Body>) -> Response<Body> {
-        match self.set(Verdict::Unread) {
-            Verdict::Refused(refused) => refused,
-            Verdict::Unread | Verdict::Read(None) => answer,
-            Verdict::Read(Some(hold)) => answer.map(|body| {
-                body.map_frame(move |frame| {
-                    let _until_then = &hold;
-                    frame
-                })
-                .boxed()
-            }),
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self {
+            taken: Arc::default(),
+            memory: Arc::new(Semaphore::new(MAX_UNDER_WAY_BYTES / STEP_BYTES)),
+            large: Arc::new(Semaphore::new(MAX_LARGE_BODIES)),
         }
     }
 }
 
-/// The bytes of a body that holds one message, and its id's hold.
+impl UnderWay {
+    fn taken(&self) -> MutexGuard<'_, HashSet<Key>> {
+        // Nothing that can panic happens under the lock.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, key: Key) -> Option<Id> {
+        self.taken().insert(key.clone()).then(|| Id {
+            under_way: self.clone(),
+            key,
+        })
+    }
+
+    /// Waits a while for room for a message that takes `weight` bytes.
+    async fn room(&self, weight: usize) -> Option<OwnedSemaphorePermit> {
+        let steps = (weight + REQUEST_BYTES).div_ceil(STEP_BYTES);
+        let room = Arc::clone(&self.memory).acquire_many_owned(u32::try_from(steps).ok()?);
+        // It is never closed.
+        tokio::time::timeout(BUSY_PATIENCE, room).await.ok()?.ok()
+    }
+}
+
+/// An id that is taken, until this is dropped.
+struct Id {
+    under_way: UnderWay,
+    key: Key,
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        self.under_way.taken().remove(&self.key);
+    }
+}
+
+/// What a message that was handed on holds.
+struct Hold {
+    _memory: Option<OwnedSemaphorePermit>,
+    /// Where it is a request of a session.
+    _id: Option<Id>,
+}
+
+/// What a message holds, once it was read. It goes with the request to its handler, and with the answer to the client:
+/// whoever has it last lets go.
+#[derive(Clone, Default)]
+struct Held(Arc<OnceLock<Hold>>);
+
+/// What becomes of a body, told to whoever answers.
+#[derive(Clone, Default)]
+pub(super) struct Vetting {
+    refused: Arc<Mutex<Option<Response<Body>>>>,
+    held: Held,
+}
+
+impl Vetting {
+    /// `request` as the SDK reads it, in the session of the protocol that it names.
+    pub(super) fn request(
+        &self,
+        mut request: Request<Incoming>,
+        session: Option<String>,
+        under_way: UnderWay,
+    ) -> Request<impl hyper::body::Body<Data = Bytes, Error = &'static str> + Send + 'static> {
+        // The SDK keeps a request's extensions for as long as its handler runs, whether anybody waits for it or not.
+        request.extensions_mut().insert(self.held.clone());
+        let vetting = self.clone();
+        request.map(|body| {
+            StreamBody::new(stream::once(async move {
+                match vet(body, session, &under_way).await {
+                    Ok((bytes, hold)) => {
+                        // Nothing is there yet: a body is read once.
+                        let _ = vetting.held.0.set(hold);
+                        Ok(Frame::data(bytes))
+                    }
+                    Err(refused) => {
+                        *vetting.refused() = Some(refused);
+                        Err("refused")
+                    }
+                }
+            }))
+        })
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Response<Body>>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer: the SDK's, or why it was not asked. What the message holds is held until its answer is gone.
+    pub(super) fn answer(self, answer: Response<Body>) -> Response<Body> {
+        if let Some(refused) = self.refused().take() {
+            return refused;
+        }
+        if self.held.0.get().is_none() {
+            return answer;
+        }
+        answer.map(|body| {
+            body.map_frame(move |frame| {
+                let _until_then = &self.held;
+                frame
+            })
+            .boxed()
+        })
+    }
+}
+
+/// The bytes of a body that holds one message, and what it holds.
 async fn vet(
     body: Incoming,
     session: Option<String>,
-    taken: Taken,
-) -> Result<(Bytes, Option<Hold>), Response<Body>> {
-    let reading = Limited::new(body, MAX_BODY_BYTES).collect();
-    let bytes = match tokio::time::timeout(BODY_DEADLINE, reading).await {
-        Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(_broken)) => {
+    under_way: &UnderWay,
+) -> Result<(Bytes, Hold), Response<Body>> {
+    let reading = async {
+        let is_small = body
+            .size_hint()
+            .upper()
+            .is_some_and(|most| most <= SMALL_BODY_BYTES);
+        let place = match is_small {
+            true => None,
+            // It is never closed.
+            false => Arc::clone(&under_way.large).acquire_owned().await.ok(),
+        };
+        (Limited::new(body, MAX_BODY_BYTES).collect().await, place)
+    };
+    let (bytes, _place) = match tokio::time::timeout(BODY_DEADLINE, reading).await {
+        Ok((Ok(collected), place)) => (collected.to_bytes(), place),
+        Ok((Err(error), _)) if error.is::<LengthLimitError>() => return Err(too_large()),
+        Ok((Err(_broken), _)) => {
             return Err(last(StatusCode::BAD_REQUEST, "the body was cut off\n"));
         }
         Err(_elapsed) => {
@@ -142,23 +203,41 @@ async fn vet(
             ));
         }
     };
-    let envelope = Envelope::read(&bytes).map_err(|fault| told(&fault))?;
-    let hold = match (envelope, session) {
-        (Envelope::Request { id, .. }, Some(session)) => Some(
-            taken
-                .take((session, id))
-                .ok_or_else(|| told(&Fault::duplicate()))?,
+    let bad = |fault: &Fault| told(StatusCode::BAD_REQUEST, fault);
+    // What was read is gone again before anything waits.
+    let (id, weight) = match Envelope::read(&bytes).map_err(|fault| bad(&fault))? {
+        Envelope::Request { id, weight, .. } => (Some(id), Some(weight)),
+        // One of the usual size may take back what is under way: it must always get in, and is gone at once.
+        Envelope::Notification { weight, .. } if weight <= REQUEST_BYTES => (None, None),
+        Envelope::Notification { weight, .. } => (None, Some(weight)),
+        Envelope::Answer => (None, None),
+    };
+    let taken = match (&id, session) {
+        (Some(id), Some(session)) => Some(
+            under_way
+                .take((session, id.clone()))
+                .ok_or_else(|| bad(&Fault::duplicate()))?,
         ),
-        (Envelope::Request { .. }, None)
-        | (Envelope::Notification { .. } | Envelope::Answer, _) => None,
+        (Some(_), None) | (None, _) => None,
+    };
+    let memory = match weight {
+        Some(weight) => Some(under_way.room(weight).await.ok_or_else(|| {
+            let fault = Fault::busy(id.as_ref());
+            told(StatusCode::SERVICE_UNAVAILABLE, &fault)
+        })?),
+        None => None,
+    };
+    let hold = Hold {
+        _memory: memory,
+        _id: taken,
     };
     Ok((bytes, hold))
 }
 
-fn told(fault: &Fault) -> Response<Body> {
+fn told(status: StatusCode, fault: &Fault) -> Response<Body> {
     let body: Full<Bytes> = fault.to_json().into();
     let mut response = Response::new(body.map_err(|error: Infallible| error).boxed());
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+    *response.status_mut() = status;
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

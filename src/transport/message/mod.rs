@@ -19,6 +19,12 @@ pub(super) use self::{
 /// The longest id that is text, in bytes: it is kept while its request is under way, and sent back. Stops ids of
 /// megabytes, which would cost their size again for each answer.
 pub(super) const MAX_ID_BYTES: usize = 256;
+/// What all requests under way of one transport may hold, in bytes: two of the largest, or some ten thousand small ones.
+/// Stops a client that sends calls faster than they end from filling the memory: the places where calls wait bound their
+/// number, and not what each of them holds.
+pub(super) const MAX_UNDER_WAY_BYTES: usize = 96 * 1024 * 1024;
+/// What a request holds beside its parameters, in bytes: its task, its place in every table on its way.
+pub(super) const REQUEST_BYTES: usize = 8 * 1024;
 /// Too much is under way. Of the codes that the protocol leaves to servers.
 const BUSY: i32 = -32000;
 /// What Windows' tools put before a text.
@@ -119,12 +125,12 @@ impl Fault {
     }
 
     /// Too much is under way.
-    pub(super) fn busy(id: &RequestId) -> Self {
+    pub(super) fn busy<'a>(id: impl Into<Option<&'a RequestId>>) -> Self {
         Self {
             code: ErrorCode(BUSY),
             message: "too many or too large requests are under way: this one was not begun. Wait for an answer, then send it again"
                 .to_owned(),
-            id: id.into(),
+            id: id.into().map_or_else(Echo::none, Echo::from),
         }
     }
 
@@ -163,6 +169,8 @@ pub(super) enum Envelope {
     Notification {
         method: String,
         params: Option<Map<String, Value>>,
+        /// As a request's.
+        weight: usize,
     },
     /// It is an answer. Nobody asked for it: this server sends no requests.
     Answer,
@@ -208,7 +216,11 @@ impl Envelope {
             }
         };
         let Some(id) = id else {
-            return Ok(Self::Notification { method, params });
+            return Ok(Self::Notification {
+                method,
+                params,
+                weight: read.weight,
+            });
         };
         Ok(Self::Request {
             id: read_id(id).ok_or_else(|| {

@@ -7,7 +7,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientNotification, ClientRequest, GetMeta as _,
     MetaObject, ProtocolVersion, RequestId, RequestMetaObject,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Echo, Fault};
 
@@ -20,6 +20,9 @@ const METHODS: [&str; 6] = [
     "resources/templates/list",
     "resources/read",
 ];
+
+/// The notifications that matter here.
+const NOTICES: [&str; 2] = ["notifications/cancelled", "notifications/initialized"];
 
 /// Whether a value is of the right type.
 type IsRight = fn(&Value) -> bool;
@@ -122,11 +125,7 @@ fn other(
             ));
         }
     }
-    let message = match params {
-        Some(params) => json!({"method": method, "params": params}),
-        None => json!({"method": method}),
-    };
-    let request = serde_json::from_value(message);
+    let request = serde_json::from_value(message(method, params));
     match (request, known) {
         (Ok(ClientRequest::CustomRequest(_)) | Err(_), Some(known)) => Err(Fault::params(
             Echo::from(id),
@@ -138,12 +137,20 @@ fn other(
     }
 }
 
+/// Its parameters, which may be megabytes, are moved.
+fn message(method: &str, params: Option<Map<String, Value>>) -> Value {
+    let mut message = Map::from_iter([("method".to_owned(), Value::from(method))]);
+    message.extend(params.map(|params| ("params".to_owned(), Value::Object(params))));
+    Value::Object(message)
+}
+
 impl Notice {
     /// A notification whose outermost object was read.
     pub(in crate::transport) fn new(method: &str, params: Option<Map<String, Value>>) -> Self {
-        let params = params.unwrap_or_default();
-        let message = json!({"method": method, "params": params});
-        match serde_json::from_value(message) {
+        if !NOTICES.contains(&method) {
+            return Self::Other;
+        }
+        match serde_json::from_value(message(method, Some(params.unwrap_or_default()))) {
             Ok(ClientNotification::CancelledNotification(it)) => match it.params.request_id.clone()
             {
                 Some(id) => Self::Cancelled(id, ClientNotification::CancelledNotification(it)),

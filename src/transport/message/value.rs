@@ -16,8 +16,13 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// allows hold, so that arguments which are somewhat too large are still told their own bound. Stops a message that
 /// is small on the wire and large in memory.
 pub(super) const MAX_WEIGHT: usize = 48 * 1024 * 1024;
-/// What a value takes beside its text: an entry of an object with the table around it.
-const NODE_WEIGHT: usize = 96;
+/// What a value takes beside its text, in a list that has grown to twice what is in it.
+const NODE_WEIGHT: usize = 2 * size_of::<Value>();
+/// What a name takes besides, with its text's own allocation, in an object that has grown likewise.
+const NAME_WEIGHT: usize = 2 * size_of::<String>() + 48;
+/// What an object takes with its first entry: tables with room for some more. Stops lists of small objects, which take
+/// seventy times their size on the wire.
+const TABLE_WEIGHT: usize = 3 * size_of::<Value>() + 40;
 
 /// A value, and what it takes in memory.
 pub(super) struct Weighed {
@@ -146,6 +151,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let inner = self.deeper()?;
         let mut object = Map::new();
         while let Some(name) = entries.next_key_seed(Name(self))? {
+            if object.is_empty() {
+                self.take(TABLE_WEIGHT)?;
+            }
             if object.contains_key(&name) {
                 return Err(A::Error::custom("a name stands twice in one object"));
             }
@@ -175,7 +183,7 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<String, E> {
-        self.0.take(name.len())?;
+        self.0.take(NAME_WEIGHT + name.len())?;
         Ok(name.to_owned())
     }
 }
@@ -218,6 +226,7 @@ mod tests {
         for text in [
             format!("[0{}]", ",0".repeat(much)),
             format!("[[]{}]", ",[]".repeat(much)),
+            format!("[{{}}{}]", r#",{"":0}"#.repeat(much / 4)),
             format!("\"{}\"", "x".repeat(MAX_WEIGHT)),
         ] {
             assert!(refused(&text).contains("once it is read"), "{text:.20}");

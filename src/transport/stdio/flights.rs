@@ -12,15 +12,11 @@ use std::{
 use rmcp::model::RequestId;
 use tokio::sync::{Notify, futures::Notified};
 
-use super::{super::message::Fault, outbox::Slot};
+use super::{
+    super::message::{Fault, MAX_UNDER_WAY_BYTES, REQUEST_BYTES},
+    outbox::Slot,
+};
 use crate::tools::Room;
-
-/// What all requests under way may hold, in bytes: two of the largest, or some ten thousand small ones. Stops a client
-/// that sends calls faster than they end from filling the memory: the places where calls wait bound their number, and
-/// not what each of them holds.
-pub const MAX_UNDER_WAY_BYTES: usize = 96 * 1024 * 1024;
-/// What a request holds beside its parameters, in bytes: its task, its place in every table on its way.
-const REQUEST_BYTES: usize = 8 * 1024;
 
 /// The requests under way.
 #[derive(Default)]

@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    flights::MAX_UNDER_WAY_BYTES,
     lines::MAX_LINE_BYTES,
     outbox::{MAX_UNREAD_BYTES, STALL},
 };

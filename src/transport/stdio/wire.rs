@@ -137,7 +137,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
                     }
                 })
             }
-            Envelope::Notification { method, params } => Ok(self.notice(&method, params)),
+            Envelope::Notification { method, params, .. } => Ok(self.notice(&method, params)),
             // This server asks nothing of its client.
             Envelope::Answer => Ok(None),
         }

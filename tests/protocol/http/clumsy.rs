@@ -79,3 +79,39 @@ async fn a_request_whose_id_is_taken_in_its_session_is_refused_and_the_first_goe
     assert!(listed["result"].is_object(), "it is free again");
     until("one program ran", || world.lines("begin_run").len() == 1).await;
 }
+
+#[tokio::test]
+async fn what_requests_hold_is_bounded_over_all_connections_also_where_nobody_waits_for_them() {
+    let world = World::new().await;
+    let http = Http::on(&world).await;
+    // Half a megabyte on the wire, thirty in memory.
+    let heavy = vec![0; 220_000];
+    let run = |code: &str| {
+        let arguments = json!({"language": "python", "code": code});
+        json!({"name": "run_code", "arguments": arguments, "_meta": {"heavy": &heavy}})
+    };
+    let mut under_way = Vec::new();
+    for at in 0..3 {
+        let client = http.client(Era::Legacy).await;
+        let call = client.begin("tools/call", run("hang")).await;
+        world.until_begun(at).await;
+        drop(call);
+        under_way.push(client);
+    }
+    let client = http.client(Era::Legacy).await;
+    let told = reply(client.begin("tools/call", run("out more")).await).await;
+    assert_eq!(told.status, 503, "{told:?}");
+    let fault: Value = serde_json::from_str(&told.body).unwrap();
+    assert_eq!(
+        (&fault["id"], &fault["error"]["code"]),
+        (&json!(7), &json!(-32000))
+    );
+    // What is small still gets in, and so does who takes back.
+    let listed = client.request("tools/list", json!({})).await;
+    assert!(listed["result"].is_object());
+    under_way[0].take_back().await;
+    until("it has ended", || world.lines("run_code").len() == 1).await;
+    let more = client.request("tools/call", run("out more")).await;
+    let more = &more["result"]["structuredContent"];
+    assert_eq!(more["stdout"]["text"], "more\n", "{more}");
+}

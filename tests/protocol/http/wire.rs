@@ -232,6 +232,17 @@ impl HttpClient<'_> {
         reply.message(7)
     }
 
+    /// Takes back the request that is under way in its session.
+    pub(crate) async fn take_back(&self) {
+        let session = self.session.as_deref().unwrap();
+        let head = [
+            ("Mcp-Session-Id", session),
+            ("MCP-Protocol-Version", "2025-11-25"),
+        ];
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+        assert_eq!(self.http.post(&head, &message).await.status, 202);
+    }
+
     /// Begins a run.
     pub(crate) async fn begin_run(&self, code: &str) -> TcpStream {
         let arguments = json!({"language": "python", "code": code});

@@ -15,7 +15,10 @@ use crate::limits::MAX_UNREAD;
 const PIECE: usize = 16 * 1024;
 
 /// The window that a stream begins with, in each direction.
-pub(super) const FIRST_WINDOW: u64 = yamux::DEFAULT_CREDIT as u64;
+const FIRST_WINDOW: u64 = yamux::DEFAULT_CREDIT as u64;
+/// The multiplexer gives credit for half a window at a time, once so much has come: an update for less, or after less,
+/// brings nothing.
+pub(super) const LEAST_CREDIT: u64 = FIRST_WINDOW / 2;
 
 /// The backlogs of one connection. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,8 @@ struct Inner {
 struct Backlog {
     /// What the other side may still send.
     window: u64,
+    /// Bytes that were sent to it and that no update of its window was for.
+    sent: u64,
     /// Frames with bytes that the multiplexer was handed since all was read the last time.
     frames: usize,
     /// Bytes that it was handed and that were not read.
@@ -43,6 +48,8 @@ struct Backlog {
     ended: bool,
     /// It has, behind what is held back.
     end_is_held: bool,
+    /// It has taken the stream back.
+    reset: bool,
 }
 
 /// What is to be done with a frame of bytes.
@@ -91,9 +98,24 @@ impl Backlogs {
         Ok(())
     }
 
-    /// Whether the stream is one that somebody may read.
-    pub(super) fn knows(&self, stream: u32) -> bool {
-        self.lock().streams.contains_key(&stream)
+    /// Notes that so many bytes were sent.
+    pub(super) fn sent(&self, stream: u32, bytes: u32) {
+        if let Some(backlog) = self.lock().streams.get_mut(&stream) {
+            backlog.sent = backlog.sent.saturating_add(u64::from(bytes));
+        }
+    }
+
+    /// Whether an update of the other side's window is due: so much was sent since the last one.
+    pub(super) fn earns_credit(&self, stream: u32) -> bool {
+        let mut inner = self.lock();
+        let backlog = inner.streams.get_mut(&stream);
+        let Some((backlog, left)) =
+            backlog.and_then(|it| it.sent.checked_sub(LEAST_CREDIT).map(|left| (it, left)))
+        else {
+            return false;
+        };
+        backlog.sent = left;
+        true
     }
 
     /// Judges a frame of `length` bytes, which ends its direction of the stream or not.
@@ -170,12 +192,15 @@ impl Backlogs {
         None
     }
 
-    /// Lets go of what is held back of a stream that was reset.
-    pub(super) fn reset(&self, stream: u32) {
-        if let Some(backlog) = self.lock().streams.get_mut(&stream) {
-            backlog.held = VecDeque::new();
-            backlog.ended = true;
-        }
+    /// Lets go of what is held back of a stream that was reset; whether there is such a stream, and it was the first time.
+    pub(super) fn reset(&self, stream: u32) -> bool {
+        let mut inner = self.lock();
+        let Some(backlog) = inner.streams.get_mut(&stream) else {
+            return false;
+        };
+        backlog.held = VecDeque::new();
+        backlog.ended = true;
+        !std::mem::replace(&mut backlog.reset, true)
     }
 
     /// Notes that the other side was allowed to send more.
@@ -219,11 +244,13 @@ impl Default for Backlog {
     fn default() -> Self {
         Self {
             window: FIRST_WINDOW,
+            sent: 0,
             frames: 0,
             unread: 0,
             held: VecDeque::new(),
             ended: false,
             end_is_held: false,
+            reset: false,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use futures_util::io::{AsyncRead, AsyncWrite};
 
 use super::SPLIT;
-use super::backlog::{Backlogs, Breach, FIRST_WINDOW, Passage};
+use super::backlog::{Backlogs, Breach, LEAST_CREDIT, Passage};
 use crate::limits::{IDLE_FRAMES, IDLE_FRAMES_PER_SECOND};
 
 /// Bytes of the multiplexer's header: version, tag, flags, stream, length.
@@ -35,9 +35,6 @@ const GO_AWAY: u8 = 3;
 /// What a ping counts for among frames that bring nothing: it makes this side send a frame too. One side sends one in
 /// ten seconds.
 const PING_COST: u32 = 64;
-/// The multiplexer gives credit for half a window at a time: an update for less brings nothing.
-const LEAST_CREDIT: u64 = FIRST_WINDOW / 2;
-
 /// The byte stream below, of which the multiplexer sees what may pass.
 #[derive(Debug)]
 pub(super) struct Sieve<T> {
@@ -181,11 +178,11 @@ impl<T> Sieve<T> {
                     return Err(Breach("no frame of the multiplexer"));
                 }
                 if header.has(RST) {
-                    self.backlogs.reset(header.stream);
+                    self.reset(header.stream)?;
                 } else if header.has(SYN) {
-                    self.backlogs.open(header.stream)?;
+                    self.open(header.stream)?;
                 } else if u64::from(header.length) < LEAST_CREDIT
-                    || !self.backlogs.knows(header.stream)
+                    || !self.backlogs.earns_credit(header.stream)
                 {
                     self.idle.charge(1)?;
                 }
@@ -205,14 +202,11 @@ impl<T> Sieve<T> {
             if length > 0 {
                 return Err(Breach("a reset with bytes"));
             }
-            if !self.backlogs.knows(header.stream) {
-                self.idle.charge(1)?;
-            }
-            self.backlogs.reset(header.stream);
+            self.reset(header.stream)?;
             return Ok(Self::through(0));
         }
         if header.has(SYN) {
-            self.backlogs.open(header.stream)?;
+            self.open(header.stream)?;
         }
         let passage = self
             .backlogs
@@ -228,6 +222,20 @@ impl<T> Sieve<T> {
                 left: length,
             },
         })
+    }
+
+    /// A stream that is opened and reset at once brings nothing, so that each counts.
+    fn open(&mut self, stream: u32) -> Result<(), Breach> {
+        self.idle.charge(1)?;
+        self.backlogs.open(stream)
+    }
+
+    /// Only the first reset of a stream that somebody may read brings something.
+    fn reset(&mut self, stream: u32) -> Result<(), Breach> {
+        if self.backlogs.reset(stream) {
+            return Ok(());
+        }
+        self.idle.charge(1)
     }
 
     /// Hands on the header that was read, and `left` bytes behind it.
@@ -397,7 +405,10 @@ impl Outgoing {
                 return false;
             };
             match header.tag {
-                DATA => self.body = usize::try_from(header.length).unwrap_or(usize::MAX),
+                DATA => {
+                    self.body = usize::try_from(header.length).unwrap_or(usize::MAX);
+                    backlogs.sent(header.stream, header.length);
+                }
                 WINDOW_UPDATE => backlogs.grant(header.stream, header.length),
                 // It says so of a breach, and would go on reading.
                 GO_AWAY => return false,

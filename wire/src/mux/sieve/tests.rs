@@ -179,7 +179,8 @@ fn noting() -> (
 fn what_breaks_the_multiplexer_s_rules_ends_the_connection() {
     let large = vec![0; SPLIT + 1];
     let full = vec![0; MAX_DATA];
-    let lies: [(&str, Vec<u8>); 17] = [
+    let many = 2 * IDLE_FRAMES as usize;
+    let lies: [(&str, Vec<u8>); 20] = [
         ("another version", [vec![1], vec![0; 11]].concat()),
         ("an unknown tag", frame(4, 0, OURS, 0)),
         ("unknown flags", frame(DATA, 16, OURS, 0)),
@@ -213,7 +214,19 @@ fn what_breaks_the_multiplexer_s_rules_ends_the_connection() {
         ),
         (
             "empty frames without end",
-            frame(DATA, ACK, OURS, 0).repeat(2 * IDLE_FRAMES as usize),
+            frame(DATA, ACK, OURS, 0).repeat(many),
+        ),
+        (
+            "resets of a stream without end",
+            frame(DATA, RST, OURS, 0).repeat(many),
+        ),
+        (
+            "updates that reset a stream without end",
+            frame(WINDOW_UPDATE, RST, OURS, 0).repeat(many),
+        ),
+        (
+            "updates that reset what there is not",
+            frame(WINDOW_UPDATE, RST, OURS + 2, 0).repeat(many),
         ),
     ];
     for (name, bytes) in lies {
@@ -236,6 +249,39 @@ fn frames_for_nobody_are_borne_up_to_a_bound() {
     assert!(world.say(&some).is_pending());
     assert!(world.say(&data(0, 40, b"x").repeat(1000)).is_pending());
     assert!(world.is_broken_by(&data(0, 40, b"x").repeat(2 * IDLE_FRAMES as usize)));
+}
+
+#[test]
+fn streams_that_are_opened_and_reset_at_once_are_borne_up_to_a_bound() {
+    let mut world = World::new();
+    let ids = || (OURS..).step_by(2).take(MAX_TUNNELS);
+    let frames = |tag, flags| ids().flat_map(move |id| frame(tag, flags, id, 0));
+    let round: Vec<u8> = frames(DATA, SYN)
+        .chain(frames(WINDOW_UPDATE, RST))
+        .collect();
+    let mut rounds = 0..2 * IDLE_FRAMES as usize / MAX_TUNNELS;
+    assert!(rounds.any(|_| {
+        let broken = world.is_broken_by(&round);
+        while let Some(Some(stream)) = world.incoming.next().now_or_never() {
+            drop(stream);
+        }
+        broken
+    }));
+}
+
+#[test]
+fn an_update_is_due_once_for_half_a_window_that_was_sent() {
+    let backlogs = Backlogs::default();
+    let _reader = backlogs.reader(OURS);
+    let half = u32::try_from(LEAST_CREDIT).unwrap();
+    assert!(!backlogs.earns_credit(OURS), "nothing was sent");
+    backlogs.sent(OURS, half - 1);
+    assert!(!backlogs.earns_credit(OURS));
+    backlogs.sent(OURS, half + 1);
+    assert!(backlogs.earns_credit(OURS) && backlogs.earns_credit(OURS));
+    assert!(!backlogs.earns_credit(OURS));
+    backlogs.sent(OURS + 2, half);
+    assert!(!backlogs.earns_credit(OURS + 2), "there is no such stream");
 }
 
 #[test]
