@@ -143,3 +143,26 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_seems_to_come_from_the_future_is_not_old() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let left = || fs::read_dir(dir.path()).unwrap().count();
+        let age = Duration::from_mins(1);
+        let now = clock::file_clock();
+        // The clock was set back, then forward.
+        remove_old(dir.path(), now - 1000 * age, age, 3).unwrap();
+        assert_eq!(left(), 3);
+        remove_old(dir.path(), now, age, 2).unwrap();
+        assert_eq!(left(), 2, "the oldest beyond the most");
+        remove_old(dir.path(), now + 2 * age, age, 3).unwrap();
+        assert_eq!(left(), 0);
+    }
+}

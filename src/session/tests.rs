@@ -187,6 +187,23 @@ async fn a_lease_that_is_over_ends_the_session_under_its_call() {
     assert_eq!(reason(sessions.lease(&ME, &id).await), "session_lease_over");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_over_whether_the_sweep_has_come_or_not() {
+    let sessions = Sessions::new(4);
+    let id = open(&sessions);
+    tokio::time::advance(TTL).await;
+    assert_eq!(reason(sessions.terms(&ME, &id)), "session_lease_over");
+    assert_eq!(reason(sessions.lease(&ME, &id).await), "session_lease_over");
+    let idle = open(&sessions);
+    tokio::time::advance(IDLE).await;
+    assert_eq!(reason(sessions.lease(&ME, &idle).await), "session_idle");
+    assert_eq!(
+        sessions.sweep(Instant::now()).len(),
+        2,
+        "both are handed out"
+    );
+}
+
 #[tokio::test]
 async fn a_lost_sandbox_ends_its_session() {
     let sessions = Sessions::new(4);

@@ -30,6 +30,7 @@ fn a_server_without_descriptors_answers_and_recovers() {
         docker: &docker,
         config: CONFIG,
         files: Some(FILES),
+        clock: None,
     };
     let mut server = Server::start(setup);
     let instance = server.instance();

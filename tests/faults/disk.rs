@@ -25,6 +25,7 @@ fn setup<'a>(
         docker,
         config: NO_POOL,
         files: None,
+        clock: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Faults at every step: a server process, and between it and a real Docker daemon a proxy that breaks one call.
 //!
-//! `matrix` holds the steps and faults as data, and what must hold after each; `disk`, `descriptors` and `restart` are
-//! the same for what a proxy cannot play. Without a Docker daemon, or without the image `belljar/bash:latest`, these
+//! `matrix` holds the steps and faults as data, and what must hold after each; `disk`, `descriptors`, `clock` and `restart`
+//! are the same for what a proxy cannot play. Without a Docker daemon, or without the image `belljar/bash:latest`, these
 //! tests fail, and say so. They remove nothing that they did not make.
 //!
 //! `BELLJAR_FAULTS='create'` plays the cells with this in their line of the table, and `BELLJAR_FAULTS_LOGS` names a
@@ -19,6 +19,7 @@
 
 mod api;
 mod cells;
+mod clock;
 mod descriptors;
 mod disk;
 mod dockerd;

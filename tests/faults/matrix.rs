@@ -109,6 +109,7 @@ fn setup<'a>(directory: &'a tempfile::TempDir, docker: &'a Path, config: &'a str
         docker,
         config,
         files: None,
+        clock: None,
     }
 }
 

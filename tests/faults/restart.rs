@@ -94,6 +94,7 @@ fn setup<'a>(
         docker,
         config,
         files: None,
+        clock: None,
     }
 }
 

@@ -13,6 +13,8 @@ use std::{
 
 use serde_json::{Value, json};
 
+use crate::clock::Clock;
+
 /// How long anything may take that no deadline is about, on a machine that has too much to do.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -41,6 +43,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) config: &'a str,
     /// How many files it may have open at a time.
     pub(crate) files: Option<u32>,
+    /// Another wall clock than the machine's.
+    pub(crate) clock: Option<&'a Clock>,
 }
 
 impl Server {
@@ -199,6 +203,9 @@ pub(crate) fn belljar(setup: Setup<'_>) -> Command {
         .env("BELLJAR_CONFIG", config)
         .env("BELLJAR_LOG", "belljar=debug")
         .env("DOCKER_HOST", format!("unix://{}", setup.docker.display()));
+    if let Some(clock) = setup.clock {
+        clock.lend(&mut command);
+    }
     command
 }
 

@@ -248,6 +248,8 @@ async fn what_cannot_be_recorded_is_not_done() {
         "{}",
         answer.error()
     );
+    // What begins to run is kept.
+    assert_eq!(kept(&world), 0, "no program began");
     for (tool, arguments) in [
         (
             "run_code",
@@ -264,8 +266,16 @@ async fn what_cannot_be_recorded_is_not_done() {
             refused.error()
         );
     }
+    // The upload alone, which its caller was not told of.
+    assert_eq!(kept(&world), 1, "no program began");
     world.broker.stop().await;
     assert_eq!(world.daemon.containers().len(), 0);
+}
+
+/// How many codes, inputs and outputs are kept.
+fn kept(world: &World) -> usize {
+    let entries = world.state.path().join("artifacts/entries");
+    std::fs::read_dir(entries).unwrap().count()
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! `run_code`: how every outcome is told, and that nothing is lost on the way.
 
+use std::time::Duration;
+
 use belljar::engine::{
     daemon::OomFlag,
     fake::{Cue, FakeDaemon, Verb},
+    scripted_guest::Greeting,
 };
 use serde_json::{Value, json};
 
@@ -129,15 +132,40 @@ async fn a_guest_that_breaks_the_protocol_costs_it_its_container_only() {
         "reset",
         "vanish",
     ] {
+        let kills = world.daemon.count(Verb::Kill);
         let answer = world.run(&format!("out before\nlie {lie}")).await;
         let result = answer.ok();
         assert_eq!(result["status"], "sandbox_lost", "{lie}: {result}");
         let shown = result["stdout"]["text"].as_str().unwrap();
         assert!(shown.starts_with("before\n"), "{lie}: {shown}");
         assert_eq!(result["artifacts"], json!([]), "{lie}");
+        // Whoever lies must not go on while what it left is looked at; whoever is gone needs no kill.
+        let killed = world.daemon.count(Verb::Kill) - kills;
+        let gone = matches!(lie, "reset" | "vanish");
+        assert_eq!(killed, usize::from(!gone), "{lie}");
         world.until_empty().await;
     }
     world.works().await;
+}
+
+#[tokio::test]
+async fn a_guest_that_falls_silent_before_the_program_starts_holds_nobody_for_long() {
+    let world = Setup::greeted(Greeting::LastWords)
+        .config("[pool]\nmax = 0\n")
+        .start()
+        .await;
+    tokio::time::pause();
+    let asked = tokio::time::Instant::now();
+    let answer = world.run("out never").await;
+    // A start may take longer where the guest answers.
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
+    tokio::time::resume();
+    assert_eq!(answer.ok()["status"], "sandbox_lost");
+    world.until_empty().await;
 }
 
 #[tokio::test]

@@ -76,6 +76,8 @@ pub enum Greeting {
     OtherProtocol,
     /// As it should, but pings are not answered.
     NoPongs,
+    /// As it should, and that is the last that is heard: no program starts, and no ping is answered.
+    LastWords,
     /// By opening a stream of its own.
     OpensStream,
 }
@@ -176,6 +178,7 @@ impl Guest {
         };
         match frame.message()? {
             Request::Hello(_) => self.hello(reader, writer).await,
+            Request::Run(_) if self.greeting == Greeting::LastWords => std::future::pending().await,
             Request::Run(spec) => self.run(spec, reader, writer).await,
             Request::Warm(spec) => self.warm(&spec, writer).await,
             Request::Kill(id) => {
@@ -205,7 +208,7 @@ impl Guest {
         let protocol = match self.greeting {
             Greeting::Silent | Greeting::OpensStream => return std::future::pending().await,
             Greeting::OtherProtocol => PROTOCOL + 1,
-            Greeting::Proper | Greeting::NoPongs => PROTOCOL,
+            Greeting::Proper | Greeting::NoPongs | Greeting::LastWords => PROTOCOL,
         };
         writer
             .send(&FromHello::Ready(Ready {
@@ -215,7 +218,7 @@ impl Guest {
             .await?;
         while let Some(frame) = reader.next().await? {
             let ToHello::Ping(number) = frame.message()?;
-            if self.greeting != Greeting::NoPongs {
+            if !matches!(self.greeting, Greeting::NoPongs | Greeting::LastWords) {
                 writer.send(&FromHello::Pong(number)).await?;
             }
         }

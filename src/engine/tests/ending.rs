@@ -93,6 +93,54 @@ async fn a_server_that_closes_while_the_daemon_makes_a_container_leaves_its_name
     let _ = launch.await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_soon_after_a_create_without_an_answer_leaves_its_name_behind() {
+    for answered in [true, false] {
+        let world = World::new();
+        drop(world.launch().await.unwrap());
+        world.until_empty().await;
+        let error = if answered { failure() } else { timeout() };
+        world.daemon.on(Verb::Create, Cue::Fail(error));
+        world.fails().await;
+        // Nothing is there, nor being made as far as anybody here can tell.
+        world.engine.close().await;
+        let left = usize::from(!answered);
+        assert_eq!(world.instance_files(), left, "the next start must find it");
+    }
+}
+
+#[tokio::test]
+async fn the_dead_of_another_daemon_are_left_to_servers_of_that_daemon() {
+    let world = World::new();
+    let elsewhere = FakeDaemon::new();
+    elsewhere.add_image(IMAGE);
+    elsewhere.change_info(|info| info.daemon_id = "ELSEWHERE".into());
+    let elsewhere = Arc::new(elsewhere);
+    let dead = engine_on(&elsewhere, world.state.path());
+    let dead_id = dead.instance().id().clone();
+    dead.launch(&permit(IMAGE))
+        .await
+        .unwrap()
+        .destroy()
+        .await
+        .unwrap();
+    drop(dead);
+    forge(&elsewhere, &format!("belljar-{dead_id}-7"), &dead_id).await;
+    let mut reaped = Reaped::default();
+    for _ in 0..200 {
+        // Here there is nothing of it, which says nothing.
+        assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());
+        let there = engine_on(&elsewhere, world.state.path());
+        reaped = there.reap().await.unwrap();
+        if reaped.instances > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((reaped.instances, reaped.containers), (1, 1));
+    assert!(elsewhere.containers().is_empty());
+}
+
 async fn until_called(daemon: &FakeDaemon, verb: Verb, times: usize) {
     while daemon.count(verb) < times {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -317,7 +317,7 @@ async fn forge(daemon: &FakeDaemon, name: &str, instance: &InstanceId) {
     daemon.create(name, &spec).await.unwrap();
 }
 
-fn any_spec(labels: BTreeMap<String, String>) -> daemon::ContainerSpec {
+pub(super) fn any_spec(labels: BTreeMap<String, String>) -> daemon::ContainerSpec {
     daemon::ContainerSpec {
         image: String::new(),
         entrypoint: vec![],

@@ -271,11 +271,13 @@ async fn every_lie_about_files_is_caught() {
     ] {
         let (tether, _) = tether().await;
         let size = 10_000_000;
+        let asked = Instant::now();
         let error = tether
             .write(path, size, tokio::io::repeat(0))
             .await
             .unwrap_err();
         assert_eq!(violation(error), expected);
+        assert!(asked.elapsed() < 2 * STALL_DEADLINE);
         tether.lost().await;
     }
 
@@ -308,9 +310,11 @@ async fn a_lost_connection_fails_what_is_asked_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_guest_is_given_up() {
+async fn a_silent_guest_is_given_up_in_time() {
+    let asked = Instant::now();
     let silent = connect(Greeting::Silent).await;
     assert!(matches!(silent, Err(TetherError::HelloTimeout)));
+    assert!(asked.elapsed() < 2 * HELLO_DEADLINE);
 }
 
 #[tokio::test]
@@ -331,9 +335,11 @@ async fn a_guest_that_opens_streams_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_answers_no_ping_is_lost() {
+async fn a_guest_that_answers_no_ping_is_lost_in_time() {
     let (tether, _) = connect(Greeting::NoPongs).await.unwrap();
+    let greeted = Instant::now();
     tether.lost().await;
+    assert!(greeted.elapsed() < Duration::from_mins(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,13 +180,18 @@ fn what_breaks_the_multiplexer_s_rules_ends_the_connection() {
     let large = vec![0; SPLIT + 1];
     let full = vec![0; MAX_DATA];
     let many = 2 * IDLE_FRAMES as usize;
-    let lies: [(&str, Vec<u8>); 20] = [
+    let lies: [(&str, Vec<u8>); 21] = [
         ("another version", [vec![1], vec![0; 11]].concat()),
         ("an unknown tag", frame(4, 0, OURS, 0)),
         ("unknown flags", frame(DATA, 16, OURS, 0)),
         ("a frame that is too large", data(0, OURS, &large)),
         ("a length without its bytes", frame(DATA, 0, OURS, u32::MAX)),
         ("more than the window", data(0, OURS, &full).repeat(5)),
+        // Held back, so that the multiplexer never sees how much it is.
+        (
+            "more than the window, in tiny frames",
+            data(0, OURS, b"xy").repeat(WINDOW / 2 + 1),
+        ),
         ("a stream opened twice", data(SYN, OURS, b"x")),
         ("a stream of the server's", data(SYN, 3, b"x")),
         ("a stream with number 0", data(SYN, 0, b"x")),
