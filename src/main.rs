@@ -6,13 +6,14 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let cli = belljar::cli::Cli::parse();
+    let failure = cli.failure();
     match cli.run() {
         Ok(code) => code,
         // Whoever reads only the first lines of a list has what they wanted.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("belljar: {error:#}");
-            ExitCode::FAILURE
+            failure
         }
     }
 }

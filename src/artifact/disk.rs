@@ -161,7 +161,10 @@ impl Disk {
             > self.options.cap_bytes / SWEEP_EVERY_PART
             && let Err(error) = self.sweep(clock::wall_clock())
         {
-            tracing::warn!(%error, "the artifact store could not be swept");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the artifact store could not be swept"
+            );
         }
         Ok(entry)
     }

@@ -146,7 +146,10 @@ impl Broker {
             loop {
                 match store.sweep().await {
                     Ok(_) | Err(StoreError::Stopping) => {}
-                    Err(error) => tracing::warn!(%error, "expired files could not be removed"),
+                    Err(error) => tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "expired files could not be removed"
+                    ),
                 }
                 tokio::time::sleep(SWEEP_STORE_EVERY).await;
             }

@@ -191,7 +191,10 @@ impl Witness for Clerk {
             ..Event::new(Action::Egress, self.caller.clone(), decision)
         };
         self.recorder.note(event).map_err(|error| {
-            tracing::error!(%error, "a decision on egress could not be recorded");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a decision on egress could not be recorded"
+            );
             Unrecorded
         })
     }

@@ -150,7 +150,10 @@ impl Recorder {
             Caller::Local,
             Decision::within_settings(),
         )) {
-            tracing::warn!(%error, "the end of the server could not be recorded");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the end of the server could not be recorded"
+            );
         }
     }
 
@@ -249,7 +252,10 @@ impl Recorder {
         match self.log.append(event) {
             Ok(()) => result,
             Err(error) => {
-                tracing::error!(%error, "an action could not be recorded");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "an action could not be recorded"
+                );
                 // What went wrong first matters more to the caller.
                 result.and(Err(error.into()))
             }
@@ -287,7 +293,10 @@ pub(super) async fn keep_output(
     match kept {
         Ok(entry) => entry.artifact_id().cloned(),
         Err(error) => {
-            tracing::warn!(%error, "a raw output could not be kept");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "a raw output could not be kept"
+            );
             None
         }
     }

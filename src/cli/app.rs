@@ -34,6 +34,13 @@ impl App {
     /// first call that needs it.
     pub(super) fn start(settings: &Settings, environment: &Environment) -> anyhow::Result<Self> {
         let state = environment.state_dir()?;
+        let unusable = || {
+            format!(
+                "the state directory {} cannot be used: make room in it and make it writable, or name another in \
+                 BELLJAR_STATE_DIR",
+                state.display()
+            )
+        };
         let engine = engine(settings, environment)?;
         let store = Store::open(
             state.join("artifacts"),
@@ -43,9 +50,9 @@ impl App {
                 ..Options::default()
             },
         )
-        .context("open the artifact store")?;
-        let audit = Log::open(&state.join("audit"), engine.instance().id())
-            .context("open the audit log")?;
+        .with_context(unusable)?;
+        let audit =
+            Log::open(&state.join("audit"), engine.instance().id()).with_context(unusable)?;
         let local = allowed_folders(settings)?;
         let packages = Packages::new(&settings.packages, state.join("packages"));
         let broker = Broker::new(
@@ -58,7 +65,7 @@ impl App {
                 packages,
             },
         );
-        broker.start().context("begin the audit log")?;
+        broker.start().with_context(unusable)?;
         Ok(Self { broker })
     }
 

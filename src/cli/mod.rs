@@ -19,6 +19,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context as _;
 use audit::AuditExit;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -26,15 +27,12 @@ use crate::config::{Environment, Settings};
 
 /// What is logged unless `BELLJAR_LOG` says otherwise. rmcp logs whole messages, which hold code and output.
 const DEFAULT_LOG: &str = "info,rmcp=warn";
+/// The same for commands that tell a refusal themselves: nobody should have to read it twice.
+const DEFAULT_LOG_OF_ONE_RUN: &str = "info,rmcp=warn,belljar::broker::refusal=error";
 
 /// Gives AI agents a computer that cannot hurt anyone: an MCP server that runs code in hardened containers.
 #[derive(Debug, Parser)]
-#[command(
-    name = "belljar",
-    version,
-    propagate_version = true,
-    disable_help_subcommand = true
-)]
+#[command(name = "belljar", version, propagate_version = true)]
 pub struct Cli {
     /// Configuration file. Default: `$BELLJAR_CONFIG`, else belljar.toml in the user's configuration folder.
     #[arg(long, global = true, value_name = "FILE")]
@@ -61,7 +59,27 @@ enum Command {
     Reap(reap::Args),
 }
 
+impl Command {
+    fn default_log(&self) -> &'static str {
+        match self {
+            Self::Run(_) | Self::Doctor(_) => DEFAULT_LOG_OF_ONE_RUN,
+            Self::Serve(_) | Self::Images(_) | Self::Config(_) | Self::Audit(_) | Self::Reap(_) => {
+                DEFAULT_LOG
+            }
+        }
+    }
+}
+
 impl Cli {
+    /// The exit status where [`Self::run`] fails. That of `belljar run` must not be one that a program would have.
+    #[must_use]
+    pub fn failure(&self) -> ExitCode {
+        match &self.command {
+            Some(Command::Run(_)) => ExitCode::from(run::EXIT_FAILED),
+            Some(_) | None => ExitCode::FAILURE,
+        }
+    }
+
     /// Runs the command and gives the exit status.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let environment = Environment::gather();
@@ -69,7 +87,7 @@ impl Cli {
             Self::command().write_long_help(&mut io::stdout())?;
             return Ok(ExitCode::SUCCESS);
         };
-        log(environment.log.as_deref());
+        log(environment.log.as_deref().unwrap_or(command.default_log()));
         let settings = || Settings::load(&environment, self.config.as_deref());
         match command {
             Command::Serve(args) => serve::run(args, settings()?, &environment),
@@ -111,9 +129,8 @@ fn default_command() -> Option<Command> {
     (!io::stdin().is_terminal()).then(|| Command::Serve(serve::Args::default()))
 }
 
-fn log(filter: Option<&str>) {
-    let filter =
-        tracing_subscriber::EnvFilter::builder().parse_lossy(filter.unwrap_or(DEFAULT_LOG));
+fn log(filter: &str) {
+    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(filter);
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -122,8 +139,11 @@ fn log(filter: Option<&str>) {
 }
 
 /// A runtime for one command.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
+        .context(
+            "cannot start: the limit of open files (`ulimit -n`) or of processes (`ulimit -u`) may be too low",
+        )
 }

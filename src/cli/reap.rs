@@ -25,5 +25,9 @@ pub(super) fn run(
         "removed {} containers of {} ended servers; {} could not be removed",
         reaped.containers, reaped.instances, reaped.failed
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(if reaped.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -54,7 +54,11 @@ impl Entrance {
             Some(secret) => Token::parse(secret)?,
             None => Token::random(),
         };
-        let listener = Listener::bind(addr).await.context("listen for HTTP")?;
+        let listener = Listener::bind(addr).await.with_context(|| {
+            format!(
+                "cannot listen at {addr}: take another port (0 is any that is free), or end what listens there"
+            )
+        })?;
         Ok(Self::Http(listener, token))
     }
 

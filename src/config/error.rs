@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, path::PathBuf};
 
-use super::{EgressProblem, FileOrigin, MAX_CONFIG_BYTES, UrlError};
+use super::{EgressProblem, FileOrigin, MAX_CONFIG_BYTES, UrlError, words::Words};
 use crate::images::ManifestError;
 
 /// Why there are no settings.
@@ -49,7 +49,7 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// No TOML, a key that does not exist, or a value of the wrong kind.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), Words(error))]
     Syntax {
         /// The file.
         path: PathBuf,

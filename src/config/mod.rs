@@ -14,7 +14,9 @@ mod packages;
 mod raw;
 mod settings;
 mod show;
+mod table;
 mod url;
+mod words;
 
 pub use egress::{
     Budget, CallerKind, EgressProblem, EgressSettings, HostPattern, Injection, MAX_CONNECTIONS,

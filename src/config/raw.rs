@@ -10,6 +10,7 @@ use super::{
     StructuredContent,
     egress::raw::{RawProfile, RawSecret},
     packages::raw::RawPackages,
+    table,
 };
 
 /// The JSON schema of the configuration file, for editors.
@@ -21,33 +22,51 @@ pub fn schema() -> Schema {
 /// belljar's configuration file. Every key may be left out; the defaults are closed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(title = "belljar.toml")]
 pub(super) struct RawConfig {
     /// Whether results carry structuredContent: "on" or "off". Default "on".
     pub(super) structured_content: Option<StructuredContent>,
     /// Limits of a sandbox that asks for none.
+    #[serde(deserialize_with = "table::one")]
     pub(super) limits: RawLimits,
     /// Sessions.
+    #[serde(deserialize_with = "table::one")]
     pub(super) sessions: RawSessions,
     /// How much happens at the same time.
+    #[serde(deserialize_with = "table::one")]
     pub(super) concurrency: RawConcurrency,
     /// Sandboxes that are started before anybody asks.
+    #[serde(deserialize_with = "table::one")]
     pub(super) pool: RawPool,
     /// What is kept of outputs, collected files and uploads.
+    #[serde(deserialize_with = "table::one")]
     pub(super) artifacts: RawArtifacts,
     /// The Docker daemon.
+    #[serde(deserialize_with = "table::one")]
     pub(super) docker: RawDocker,
     /// Folders of this machine that tools may touch.
+    #[serde(deserialize_with = "table::one")]
     pub(super) files: RawFiles,
     /// Languages beside the built-in ones, or in their place.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        deserialize_with = "table::each",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub(super) language: Vec<RawLanguage>,
     /// Profiles of the network by their names, which a call gives as `network`. None by default: then nothing goes out.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "table::named",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub(super) egress: BTreeMap<String, RawProfile>,
     /// Credentials by their names, for profiles to use. None by default.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "table::named",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub(super) secrets: BTreeMap<String, RawSecret>,
     /// Packages that calls may ask for. Off by default.
+    #[serde(deserialize_with = "table::one")]
     pub(super) packages: RawPackages,
 }
 
@@ -68,6 +87,7 @@ pub(super) struct RawLimits {
     /// Wall time of a run in seconds. Default 30, at least 0.1.
     pub(super) timeout_seconds: Option<f64>,
     /// The most that a call may ask for.
+    #[serde(deserialize_with = "table::one")]
     pub(super) ceiling: RawCeiling,
 }
 

@@ -19,6 +19,6 @@ mod tool;
 mod upload_file;
 
 pub use room::Room;
-pub(crate) use run_code::account;
+pub(crate) use run_code::summary;
 pub use server::Server;
 pub use tool::{Reach, catalogue};

@@ -428,13 +428,8 @@ fn text(report: &RunReport) -> String {
     lines.join("\n")
 }
 
-/// belljar's own account of a run: how it ended, and what would help.
-pub(crate) fn account(report: &RunReport) -> String {
-    let lines = [Some(summary(report)), advice(report).map(str::to_owned)];
-    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
-}
-
-fn summary(report: &RunReport) -> String {
+/// belljar's own account of a run in one line: how it ended, how long it took, of what kind it was.
+pub(crate) fn summary(report: &RunReport) -> String {
     let how = match report.status {
         Status::Exited => format!("exit {}", report.exit_code.unwrap_or_default()),
         Status::Signaled => {
@@ -553,7 +548,7 @@ fn advice(report: &RunReport) -> Option<&'static str> {
             "Write large results to a file, which comes back as an artifact, or raise `limits.output_kib`.",
         ),
         Status::SandboxLost => Some(
-            "The container died or broke its protocol; what it wrote before is above. A fresh run may succeed.",
+            "The container died, its connection to the Docker daemon broke, or it broke its protocol; what it wrote before is above. A fresh run may succeed.",
         ),
     }
 }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     artifact::{Entry, Options, Store, StoreError},
-    audit::{Decision, EgressCounts, EgressRecord, FileRecord, Line, Logs, ReadError},
+    audit::{Decision, EgressCounts, EgressRecord, FileRecord, Line, LogReport, Logs, ReadError},
     output::show_bytes,
     types::{IdError, KIB, RunId, visible},
 };
@@ -90,7 +90,11 @@ pub(super) async fn run(
     let logs = Logs::open(state_dir.join("audit"));
     match &args.command {
         AuditCommand::Tail { lines, json } => {
-            for line in logs.tail(*lines)? {
+            let latest = logs.tail(*lines)?;
+            if latest.is_empty() && *lines > 0 && !json {
+                nothing(state_dir, out)?;
+            }
+            for line in latest {
                 if *json {
                     print_json(&line, out)?;
                 } else {
@@ -121,13 +125,31 @@ pub(super) async fn run(
             }
             Ok(AuditExit::Fine)
         }
-        AuditCommand::Verify => verify(&logs, out),
+        AuditCommand::Verify => {
+            let reports = logs.verify()?;
+            if reports.is_empty() {
+                nothing(state_dir, out)?;
+            }
+            verify(reports, out)
+        }
     }
 }
 
-fn verify(logs: &Logs, out: &mut (impl Write + ?Sized)) -> Result<AuditExit, AuditCliError> {
+/// Silence would look like a log in which all is well.
+fn nothing(state_dir: &Path, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+    writeln!(
+        out,
+        "no event in {}: nothing has run with this state directory, or BELLJAR_STATE_DIR is another's",
+        state_dir.join("audit").display()
+    )
+}
+
+fn verify(
+    reports: Vec<LogReport>,
+    out: &mut (impl Write + ?Sized),
+) -> Result<AuditExit, AuditCliError> {
     let mut exit = AuditExit::Fine;
-    for report in logs.verify()? {
+    for report in reports {
         let name = report.path.file_name().unwrap_or_default();
         let name = visible::escape_name(name.as_encoded_bytes());
         match report.fault {

@@ -18,6 +18,9 @@ const ENGINE_FLOOR: [u32; 3] = [29, 5, 1];
 /// The first runc of each line with CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881 mended.
 const RUNC_FLOORS: [[u32; 3]; 3] = [[1, 2, 8], [1, 3, 3], [1, 4, 0]];
 
+/// What begins a further line of a check: it stands below what was found.
+const BELOW: &str = "\n                       ";
+
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -82,9 +85,11 @@ impl fmt::Display for Check {
             Level::Warning => "warning",
             Level::Failure => "FAILURE",
         };
-        write!(f, "{level}  {:<13} {}", self.name, self.found)?;
+        // What a file is wrong in is shown with its line.
+        let found = self.found.replace('\n', BELOW);
+        write!(f, "{level}  {:<13} {found}", self.name)?;
         if let Some(fix) = &self.fix {
-            write!(f, "\n                       -> {fix}")?;
+            write!(f, "{BELOW}-> {fix}")?;
         }
         Ok(())
     }
@@ -223,11 +228,19 @@ fn runc(found: Option<&str>) -> Check {
 }
 
 fn cgroups(version: &str, driver: &str) -> Check {
-    match driver {
-        "" | "none" => Check::failure(
+    match (driver, version) {
+        ("" | "none", _) => Check::failure(
             "cgroups",
             "not available: no limit could be enforced",
             "rootless Docker needs cgroup v2 and delegated controllers; see Docker's documentation on rootless mode",
+        ),
+        (_, "1") => Check::warning(
+            "cgroups",
+            format!(
+                "v1, driver {driver}: the kernel does not count what a sandbox holds in buffers of sockets as its memory"
+            ),
+            "boot the daemon's host with cgroup v2, the default of current distributions (kernel parameter \
+             systemd.unified_cgroup_hierarchy=1)",
         ),
         _ => Check::ok("cgroups", format!("v{version}, driver {driver}")),
     }
@@ -341,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn the_first_version_of_control_groups_is_warned_of() {
+        let old = cgroups("1", "cgroupfs");
+        assert_eq!(old.level, Level::Warning);
+        assert!(old.found.contains("sockets"), "{old}");
+        assert_eq!(cgroups("2", "systemd").level, Level::Ok);
+        assert_eq!(cgroups("1", "none").level, Level::Failure);
+    }
+
+    #[test]
     fn every_failure_says_what_to_do() {
         let failing = [
             platform("windows", "x86_64"),
@@ -355,6 +377,16 @@ mod tests {
         }
         let text = built_in_image("belljar/python:latest", "python", &Present::Missing).to_string();
         assert!(text.contains("-> belljar images build python"), "{text}");
+    }
+
+    #[test]
+    fn every_line_of_a_check_stands_below_its_first() {
+        let text = Check::failure("configuration", "line 2\n2 | x = 1", "mend it").to_string();
+        let (first, rest) = text.split_once('\n').unwrap();
+        let at = first.find("line 2").unwrap();
+        for line in rest.lines() {
+            assert_eq!(line.find(|c| c != ' '), Some(at), "{text}");
+        }
     }
 
     #[test]

@@ -75,7 +75,14 @@ async fn look(
     for check in packages(settings, environment).await {
         report.add(&check)?;
     }
-    let engine = app::engine(settings, environment)?;
+    let engine = match app::engine(settings, environment) {
+        Ok(engine) => engine,
+        Err(error) => {
+            // A directory that is there and that nothing can be written to.
+            report.add(&unwritable(&error))?;
+            return Ok(report.worst);
+        }
+    };
     let own: Vec<String> = settings
         .languages
         .configured()
@@ -137,10 +144,24 @@ fn misconfigured(error: &ConfigError) -> Check {
     )
 }
 
+fn unwritable(error: &anyhow::Error) -> Check {
+    Check::failure(
+        "disk",
+        format!("{error:#}"),
+        "when it can be written to, run `belljar doctor` again: the daemon was not looked at",
+    )
+}
+
 fn state(environment: &Environment) -> Check {
     let directory = match environment.state_dir() {
         Ok(directory) => directory,
-        Err(error) => return Check::failure("disk", error.to_string(), "set BELLJAR_STATE_DIR"),
+        Err(error) => {
+            return Check::failure(
+                "disk",
+                error.to_string(),
+                "set BELLJAR_STATE_DIR to an absolute path",
+            );
+        }
     };
     if let Err(error) = std::fs::create_dir_all(&directory) {
         return Check::failure(

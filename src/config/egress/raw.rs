@@ -9,6 +9,7 @@ use serde::{
 };
 
 use super::{CallerKind, Uninspectable};
+use crate::config::table;
 
 /// What one egress profile opens of the network. What no rule allows is denied.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -36,6 +37,7 @@ pub(in crate::config) struct RawProfile {
     /// Default: both.
     pub(super) callers: Option<Vec<CallerKind>>,
     /// How much one run may use of it.
+    #[serde(deserialize_with = "table::one")]
     pub(super) budget: RawBudget,
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::CallerKind;
+use crate::config::{CallerKind, table};
 
 /// Packages that calls may ask for. Off, unless `python` or `javascript` is there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -22,10 +22,16 @@ pub(in crate::config) struct RawPackages {
     /// HTTP. Default: both.
     pub(super) callers: Option<Vec<CallerKind>>,
     /// Python's packages.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "table::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) python: Option<RawPython>,
     /// JavaScript's packages.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "table::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) javascript: Option<RawJavaScript>,
 }
 

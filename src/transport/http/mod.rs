@@ -11,7 +11,7 @@ mod vetted;
 
 use std::{
     convert::Infallible,
-    io,
+    fmt, io,
     net::{IpAddr, SocketAddr},
     pin::pin,
     str::FromStr,
@@ -106,6 +106,12 @@ impl FromStr for LoopbackAddr {
         } else {
             Err(AddrError::NotLoopback(addr.ip()))
         }
+    }
+}
+
+impl fmt::Display for LoopbackAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
