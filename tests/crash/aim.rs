@@ -5,7 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{chance::Chance, docker::Events, server::Server, world::World};
+use crate::{
+    chance::Chance,
+    docker::Events,
+    server::{Server, Way},
+    world::World,
+};
 
 /// The longest that a server lives whose end is left to chance, in milliseconds.
 const MOST_MS: u64 = 1_800;
@@ -32,7 +37,7 @@ pub(crate) enum Aim {
 
 impl Aim {
     /// Each kind in turn, with what else there is to it left to chance.
-    pub(crate) fn nth(kill: u64, chance: &mut Chance) -> Self {
+    pub(crate) fn nth(kill: u64, way: Way, chance: &mut Chance) -> Self {
         match kill % 12 {
             1 => Self::Event("create", 1 + chance.below(8)),
             2 => Self::Audit(1 + chance.below(20_000)),
@@ -41,7 +46,8 @@ impl Aim {
             5 => Self::Stopping(chance.below(400)),
             6 => Self::Entry(1 + chance.below(12)),
             7 => Self::Event("destroy", 1 + chance.below(4)),
-            8 => Self::Save,
+            // Nobody over HTTP writes into the user's folder.
+            8 if way == Way::Pipes => Self::Save,
             9 => Self::Event(chance.of(&["attach", "die", "kill"]), 1 + chance.below(4)),
             _ => Self::After(chance.below(MOST_MS)),
         }
@@ -111,7 +117,7 @@ impl<'a> Watch<'a> {
             && self.told.is_none()
             && self.started.elapsed() >= Duration::from_millis(MOST_MS / 2)
         {
-            server.hang_up();
+            server.client.hang_up();
             self.told = Some(Instant::now());
         }
     }

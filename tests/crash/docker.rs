@@ -1,26 +1,11 @@
 //! What the daemon says, asked with the `docker` command: not with the code that is tested.
 
 use std::{
-    collections::BTreeSet,
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
-
-/// What `docker` prints, line by line.
-pub(crate) fn lines(arguments: &[&str]) -> BTreeSet<String> {
-    let said = Command::new("docker")
-        .args(arguments)
-        .output()
-        .expect("the docker command");
-    assert!(
-        said.status.success(),
-        "these tests need a Docker daemon: {said:?}"
-    );
-    let text = String::from_utf8(said.stdout).unwrap();
-    text.lines().map(str::to_owned).collect()
-}
 
 /// What happens to containers: an action and the container's name, as it comes.
 pub(crate) struct Events {

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use belljar_test_client::Server;
 use serde_json::{Value, json};
 
 use crate::{
     chance::Chance,
-    server::Server,
     world::{Promised, World},
 };
 
@@ -70,14 +70,14 @@ impl Load {
             let (id, pending) = self.begin(server);
             self.pending.insert(id, pending);
         }
-        if let Some((id, result)) = server.answer(STEP) {
+        if let Some((id, result)) = server.next_answer(STEP) {
             self.take(id, &result, promised);
         }
     }
 
     /// Takes what is still on its way from a server that is gone.
     pub(crate) fn rest(&mut self, server: &mut Server, promised: &mut Promised) {
-        while let Some((id, result)) = server.answer(ECHO) {
+        while let Some((id, result)) = server.next_answer(ECHO) {
             self.take(id, &result, promised);
         }
     }

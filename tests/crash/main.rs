@@ -32,10 +32,14 @@ use aim::{Aim, Watch};
 use chance::Chance;
 use docker::Events;
 use load::Load;
+use server::Way;
 use world::World;
 
 /// Kills in the ordinary test suite.
 const FEW: u64 = 16;
+/// The same of servers whose clients come over HTTP; of a number that is asked for, this part.
+const FEW_OVER_HTTP: u64 = 5;
+const PART_OVER_HTTP: u64 = 4;
 /// Kills between two looks at everything that is left.
 const BETWEEN_LOOKS: u64 = 8;
 /// How long a server is left alone whose aimed moment does not come.
@@ -48,30 +52,39 @@ fn variable(name: &str) -> Option<u64> {
 
 #[test]
 fn a_server_that_is_killed_at_any_moment_leaves_nothing_and_keeps_what_it_promised() {
-    let kills = variable("BELLJAR_CRASH_KILLS").unwrap_or(FEW);
+    kill_and_look(Way::Pipes, variable("BELLJAR_CRASH_KILLS").unwrap_or(FEW));
+}
+
+#[test]
+fn a_server_over_http_that_is_killed_leaves_nothing_and_keeps_what_it_promised() {
+    let kills = variable("BELLJAR_CRASH_KILLS").map(|kills| kills.div_ceil(PART_OVER_HTTP));
+    kill_and_look(Way::Http, kills.unwrap_or(FEW_OVER_HTTP));
+}
+
+fn kill_and_look(way: Way, kills: u64) {
     let seed = variable("BELLJAR_CRASH_SEED").unwrap_or_else(chance::seed);
-    eprintln!("to repeat: BELLJAR_CRASH_SEED={seed} BELLJAR_CRASH_KILLS={kills}");
+    eprintln!("{way:?}, {kills} kills; to repeat: BELLJAR_CRASH_SEED={seed}");
     let mut chance = Chance::new(seed);
-    let mut world = World::new();
+    let mut world = World::new(way);
     let events = Events::follow();
     let mut hits = 0;
     for kill in 1..=kills {
-        let aim = Aim::nth(kill, &mut chance);
+        let aim = Aim::nth(kill, way, &mut chance);
         let mut server = world.start();
         let mut load = Load::new(&world, chance.split());
         let mut watch = Watch::new(aim, &world, &server, &events);
         let started = Instant::now();
         while !watch.now() && started.elapsed() < NO_LONGER {
-            load.step(&mut server, &mut world.promised);
+            load.step(&mut server.client, &mut world.promised);
             watch.wish(&mut server);
         }
         let hit = watch.now();
         hits += u64::from(hit);
-        server.kill();
+        server.client.process.kill();
         // What had left it before it died was promised as well.
-        load.rest(&mut server, &mut world.promised);
+        load.rest(&mut server.client, &mut world.promised);
         eprintln!(
-            "{kill}: {aim:?}{} after {} ms, {} calls, {} answers",
+            "{way:?} {kill}: {aim:?}{} after {} ms, {} calls, {} answers",
             if hit { "" } else { " did not come" },
             started.elapsed().as_millis(),
             load.sent(),

@@ -10,14 +10,15 @@ use std::{
 };
 
 use belljar::types::Sha256;
+use belljar_test_client::{
+    Server as Client,
+    left::{self, children, containers, instances, named_after, walk},
+};
 use belljar_test_upstream::{Options, Upstream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{
-    docker,
-    server::{Server, command, until_none},
-};
+use crate::server::{Server, Way, command, until_none};
 
 /// Bytes of a file of the user's that is uploaded.
 pub(crate) const GIVEN: u64 = 100_000;
@@ -38,6 +39,7 @@ pub(crate) struct Promised {
 }
 
 pub(crate) struct World {
+    way: Way,
     state: TempDir,
     folder: TempDir,
     upstream: Upstream,
@@ -53,7 +55,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(way: Way) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -72,6 +74,7 @@ impl World {
         let given = "x".repeat(usize::try_from(GIVEN).unwrap());
         fs::write(folder.path().join("given.txt"), given).unwrap();
         Self {
+            way,
             state,
             folder,
             upstream,
@@ -97,7 +100,12 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) -> Server {
-        let server = Server::start(self.state.path(), self.folder.path(), &self.instances);
+        let server = Server::start(
+            self.way,
+            self.state.path(),
+            self.folder.path(),
+            &self.instances,
+        );
         self.instances.insert(server.instance.clone());
         server
     }
@@ -136,7 +144,7 @@ impl World {
             blobs.difference(&named).cloned().collect()
         });
         self.longest = self.longest.max(started.elapsed());
-        self.keeps_promises(&mut server);
+        self.keeps_promises(&mut server.client);
         self.the_store_is_whole();
         self.the_record_is_whole();
         let instance = server.instance.clone();
@@ -148,41 +156,10 @@ impl World {
 
     /// Files of the state directory and the user's folder that should not be there while only this server lives.
     fn strangers(&self, live: &Server) -> BTreeSet<PathBuf> {
-        let state = self.state.path();
-        let mut left = walk(state);
-        left.extend(walk(self.folder.path()));
-        let scratch = children(&state.join("artifacts/tmp"));
-        // One folder with its lock, and nothing in it: this server has nothing on its way.
-        let ours = scratch.len() == 2;
-        left.retain(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            let inside = path.strip_prefix(state).ok();
-            let top = inside.and_then(|path| path.iter().next()?.to_str());
-            let known = match top {
-                // The user's folder: whole files under the names that were asked for.
-                None => !name.starts_with('.'),
-                Some("belljar.toml") => true,
-                Some("audit") => path.extension().is_some_and(|end| end == "jsonl"),
-                // The dead are forgotten later: a busy daemon may still be making what they asked for.
-                Some("instances") => {
-                    let id = name.split('.').next().unwrap();
-                    let kinds = [format!("{id}.lock"), format!("{id}.ended")];
-                    let one = kinds.iter().any(|kind| kind == name);
-                    one && (self.instances.contains(id) || id == live.instance)
-                }
-                Some("artifacts") => {
-                    let second = inside.and_then(|path| path.iter().nth(1)?.to_str());
-                    match second {
-                        Some("blobs" | "entries" | "gone") => true,
-                        Some("tmp") => ours && path.extension().is_some_and(|end| end == "lock"),
-                        Some(file) => file == "lock",
-                        None => false,
-                    }
-                }
-                Some(_) => false,
-            };
-            !known
-        });
+        let mut left = left::strangers(self.state(), Some(&live.instance), &self.instances);
+        // Whole files under the names that were asked for.
+        let hidden = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
+        left.extend(walk(self.folder()).into_iter().filter(hidden));
         left
     }
 
@@ -241,12 +218,12 @@ impl World {
     }
 
     /// What was answered can be had: the newest of each kind, and the oldest.
-    fn keeps_promises(&self, server: &mut Server) {
+    fn keeps_promises(&self, server: &mut Client) {
         let result = run(server, &json!({"language": "bash", "code": "echo here"}));
         assert_eq!(result["stdout"]["text"], "here\n", "{result}");
         for (id, size) in ends(&self.promised.artifacts) {
             let ask = json!({"artifact_id": id, "offset": 0, "length": 16});
-            let told = server.call("fetch_artifact", &ask);
+            let told = server.ok("fetch_artifact", &ask);
             assert_eq!(told["bytes"], *size, "{told}");
             let whole = "x".repeat(usize::try_from(*size).unwrap());
             assert_eq!(told["sha256"], Sha256::of(whole.as_bytes()).to_string());
@@ -289,19 +266,12 @@ impl World {
             .count();
         let mut begun = BTreeSet::new();
         let mut ended = BTreeSet::new();
-        for path in walk(&self.state.path().join("audit")) {
-            let text = fs::read_to_string(&path).unwrap();
-            for line in text
-                .split_inclusive('\n')
-                .filter(|line| line.ends_with('\n'))
-            {
-                let line: Value = serde_json::from_str(line).unwrap();
-                let id = line["run_id"].as_str().unwrap_or_default().to_owned();
-                match line["action"].as_str() {
-                    Some("begin_run") => drop(begun.insert(id)),
-                    Some("run_code") => drop(ended.insert(id)),
-                    _ => {}
-                }
+        for line in left::audit(self.state()) {
+            let id = line["run_id"].as_str().unwrap_or_default().to_owned();
+            match line["action"].as_str() {
+                Some("begin_run") => drop(begun.insert(id)),
+                Some("run_code") => drop(ended.insert(id)),
+                _ => {}
             }
         }
         for run in &self.promised.runs {
@@ -351,10 +321,10 @@ impl Drop for World {
 
 /// Runs a program. On a machine that is so busy that a guest does not answer for seconds its sandbox is given up, which is
 /// no matter here: another one is asked for.
-fn run(server: &mut Server, ask: &Value) -> Value {
+fn run(server: &mut Client, ask: &Value) -> Value {
     let mut told = Value::Null;
     for _ in 0..TRIES {
-        told = server.call("run_code", ask);
+        told = server.ok("run_code", ask);
         if told["status"] != "sandbox_lost" {
             break;
         }
@@ -362,16 +332,12 @@ fn run(server: &mut Server, ask: &Value) -> Value {
     told
 }
 
-fn containers(of: &BTreeSet<String>) -> BTreeSet<String> {
-    named_after(of, &["ps", "--all", "--format", "{{.Names}}"])
-}
-
 /// What seeding leaves: volumes and images that bear the name of one of these.
 fn volumes(of: &BTreeSet<String>) -> BTreeSet<String> {
     let images = ["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"];
     let mut left = named_after(of, &images);
     let pointers = ["volume", "ls", "--format", "{{.Label \"belljar.volume\"}}"];
-    let pointers = docker::lines(&pointers);
+    let pointers = left::docker(&pointers);
     let volumes = named_after(of, &["volume", "ls", "--quiet"]);
     // The guest's own stays.
     left.extend(volumes.difference(&pointers).cloned());
@@ -383,40 +349,6 @@ fn ends<T>(all: &[T]) -> impl Iterator<Item = &T> {
     all[..ASKED.min(all.len())].iter().chain(&all[last..])
 }
 
-fn named_after(of: &BTreeSet<String>, list: &[&str]) -> BTreeSet<String> {
-    let mut all = docker::lines(list);
-    all.retain(|line| of.iter().any(|instance| line.contains(instance.as_str())));
-    all
-}
-
 pub(crate) fn config(state: &Path) -> PathBuf {
     state.join("belljar.toml")
-}
-
-/// The instances that have a file.
-pub(crate) fn instances(state: &Path) -> BTreeSet<String> {
-    let files = children(&state.join("instances"));
-    let names = files.iter().filter_map(|path| path.file_name()?.to_str());
-    names
-        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
-        .collect()
-}
-
-fn children(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect()
-}
-
-/// All files below a folder, folders not among them.
-fn walk(folder: &Path) -> BTreeSet<PathBuf> {
-    let below = |path: PathBuf| {
-        if path.is_dir() {
-            walk(&path)
-        } else {
-            BTreeSet::from([path])
-        }
-    };
-    children(folder).into_iter().flat_map(below).collect()
 }

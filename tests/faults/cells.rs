@@ -1,99 +1,13 @@
 //! The matrix: which step breaks how, under which call, and what must come of it.
 //!
-//! Data alone. `matrix` plays it.
+//! Data alone, in the words of `cell`. `matrix` plays it.
 
 use crate::{
+    cell::{Act, Break, Cell, Expect, On, PARTIAL, Tier},
     proxy::Fault,
     pump::Breach,
     step::{Phase, Step},
 };
-
-/// What a caller does while something breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// A short program that leaves a file.
-    Run,
-    /// A program that prints, and goes on for a while.
-    Long,
-    /// The same with less time than it takes.
-    Overlong,
-    /// A program with a large input.
-    Upload,
-    /// A program with more memory than those that wait have.
-    Raise,
-    /// A session that is opened.
-    Open,
-    /// A session that is closed; the fault comes with the close.
-    Close,
-}
-
-/// On which server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum On {
-    /// One that has worked before, and has no pool.
-    Warm,
-    /// One that has asked nothing of its daemon yet.
-    New,
-    /// One with a pool in which a sandbox waits.
-    Pool,
-    /// One with a pool that is empty yet.
-    NewPool,
-}
-
-/// What breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Break {
-    /// So many calls of this step, after some that pass.
-    Call {
-        step: Step,
-        fault: Fault,
-        skip: u32,
-        times: u32,
-    },
-    /// The attach stream.
-    Stream(Phase, Breach),
-    /// The attach stream while the program runs, for good, and then a call.
-    RunAndCall(Breach, Step, Fault),
-    /// The daemon seems to have no volume with the guest yet, and then a call.
-    Seeding(Step, Fault, u32),
-}
-
-/// What the caller must be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expect {
-    /// Nothing: it works.
-    Works,
-    /// Either: whether the daemon was as far already is chance.
-    WorksOrRefused,
-    /// An error with each of these words.
-    Refused(&'static [&'static str]),
-    /// The same, or a run that is lost before it printed anything: whether the guest had answered already is chance.
-    RefusedOrLost(&'static [&'static str]),
-    /// A result of this status that keeps this output.
-    Ends(&'static str, &'static str),
-}
-
-/// When it is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// In `make test`.
-    Always,
-    /// In `make faults`, for its time.
-    Full,
-}
-
-/// One cell.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cell {
-    pub(crate) act: Act,
-    pub(crate) on: On,
-    pub(crate) breaks: Break,
-    pub(crate) expect: Expect,
-    pub(crate) tier: Tier,
-}
-
-/// What a program printed before its stream broke.
-pub(crate) const PARTIAL: &str = "before\n";
 
 /// Every fault that a call can have.
 const FAULTS: [Fault; 11] = [
@@ -130,6 +44,8 @@ pub(crate) fn all() -> Vec<Cell> {
     pool(&mut cells);
     streams(&mut cells);
     sessions(&mut cells);
+    ways_out(&mut cells);
+    files(&mut cells);
     cells
 }
 
@@ -457,5 +373,83 @@ fn sessions(cells: &mut Vec<Cell>) {
                 _ => Tier::Full,
             },
         });
+    }
+}
+
+/// Runs with a way out: their launch, and both directions of what they ask.
+fn ways_out(cells: &mut Vec<Cell>) {
+    for step in [Step::Create, Step::Attach, Step::Start] {
+        for fault in FAULTS {
+            cells.push(Cell {
+                act: Act::Ask,
+                on: On::Warm,
+                breaks: call(step, fault),
+                expect: refused(step, fault),
+                tier: match fault {
+                    Fault::Lost => Tier::Always,
+                    _ => Tier::Full,
+                },
+            });
+        }
+    }
+    for act in [Act::Ask, Act::AskIn] {
+        for phase in [Phase::Ask, Phase::Reply] {
+            for breach in BREACHES {
+                cells.push(Cell {
+                    act,
+                    on: On::Warm,
+                    breaks: Break::Stream(phase, breach),
+                    expect: match breach {
+                        Breach::Pause => Expect::Works,
+                        Breach::Stall => Expect::Ends("timed_out", PARTIAL),
+                        _ => Expect::Ends("sandbox_lost", PARTIAL),
+                    },
+                    tier: match (act, breach) {
+                        (Act::AskIn, Breach::Cut | Breach::Stall) => Tier::Always,
+                        (Act::Ask, Breach::Pause | Breach::EndOut | Breach::EndIn) => Tier::Always,
+                        _ => Tier::Full,
+                    },
+                });
+            }
+        }
+    }
+}
+
+/// Files on their way into a session and out of it; and whatever needs no daemon, while there is none.
+fn files(cells: &mut Vec<Cell>) {
+    for (act, phase) in [(Act::Put, Phase::Upload), (Act::Take, Phase::Collect)] {
+        for breach in BREACHES {
+            // As with the files of a run: there is no sum to tell.
+            if breach == Breach::Corrupt {
+                continue;
+            }
+            cells.push(Cell {
+                act,
+                on: On::Warm,
+                breaks: Break::Stream(phase, breach),
+                expect: match breach {
+                    Breach::Pause => Expect::Works,
+                    _ => Expect::Refused(&["a new session", "may succeed"]),
+                },
+                tier: match breach {
+                    Breach::Stall => Tier::Full,
+                    _ => Tier::Always,
+                },
+            });
+        }
+    }
+    for act in [Act::Fetch, Act::Take, Act::Hold, Act::Put, Act::AskIn] {
+        for fault in FAULTS {
+            cells.push(Cell {
+                act,
+                on: On::Warm,
+                breaks: Break::Every(fault),
+                expect: Expect::Works,
+                tier: match fault {
+                    Fault::Refuse | Fault::Stall => Tier::Always,
+                    _ => Tier::Full,
+                },
+            });
+        }
     }
 }

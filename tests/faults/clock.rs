@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api,
-    server::{PATIENCE, Server, Setup, until, verify},
+    server::{PATIENCE, Server, Setup, start, until, verify},
 };
 
 const HOUR: i64 = 3600;
@@ -94,7 +94,7 @@ fn a_wall_clock_that_is_set_ends_nothing_early_and_nothing_late() {
         files: None,
         clock: Some(&clock),
     };
-    let mut server = Server::start(setup);
+    let mut server = start(setup);
     let instance = server.instance();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let since_1970 = i64::try_from(now.as_secs()).unwrap();
@@ -105,9 +105,9 @@ fn a_wall_clock_that_is_set_ends_nothing_early_and_nothing_late() {
         let session = json!({"session": session["session"]});
         let before = begun(&server);
         let slow = "echo before; sleep 4; echo after; echo kept >kept.txt";
-        let slow = server.begin_tool("run_code", &run(slow, &json!({})));
+        let slow = server.begin("run_code", &run(slow, &json!({})));
         let late = run("echo before; sleep 600", &json!({"timeout_seconds": 4}));
-        let late = server.begin_tool("run_code", &late);
+        let late = server.begin("run_code", &late);
         assert!(
             until(PATIENCE, || begun(&server) == before + 2),
             "both begin"

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api,
-    server::{PATIENCE, Server, Setup, said, until, verify},
+    server::{PATIENCE, Server, Setup, said, start, until, verify},
 };
 
 /// Fewer than so many sessions hold.
@@ -32,10 +32,10 @@ fn a_server_without_descriptors_answers_and_recovers() {
         files: Some(FILES),
         clock: None,
     };
-    let mut server = Server::start(setup);
+    let mut server = start(setup);
     let instance = server.instance();
     server.works(PATIENCE).unwrap();
-    let before = server.open_files();
+    let before = server.process.open_files();
     let (opened, mut refused): (Vec<_>, Vec<_>) = all(
         &mut server,
         "open_session",
@@ -71,11 +71,11 @@ fn a_server_without_descriptors_answers_and_recovers() {
     server.works(PATIENCE).unwrap();
     let gone = until(SETTLED, || api::containers(&docker, &instance).is_empty());
     assert!(gone, "{:?}", api::containers(&docker, &instance));
-    let level = until(PATIENCE, || server.open_files() <= before + 4);
+    let level = until(PATIENCE, || server.process.open_files() <= before + 4);
     assert!(
         level,
         "{} files are open, {before} were",
-        server.open_files()
+        server.process.open_files()
     );
     let lines = server.audit();
     for (action, calls) in [
@@ -94,7 +94,7 @@ fn a_server_without_descriptors_answers_and_recovers() {
 fn all(server: &mut Server, tool: &str, arguments: &[Value]) -> Vec<Value> {
     let calls: Vec<u64> = arguments
         .iter()
-        .map(|arguments| server.begin_tool(tool, arguments))
+        .map(|arguments| server.begin(tool, arguments))
         .collect();
     calls
         .into_iter()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     api,
     mounted::Mounted,
-    server::{PATIENCE, Server, Setup, said, until, verify},
+    server::{PATIENCE, Server, Setup, said, start, until, verify},
 };
 
 /// How long an answer may take.
@@ -58,7 +58,7 @@ fn full(state: &Mounted, fill: impl Fn(&Mounted, u64) -> crate::mounted::Fill, l
     let beside = tempfile::tempdir().unwrap();
     let docker = api::daemon();
     let setup = setup(state, &beside, &docker);
-    let mut server = Server::start(setup);
+    let mut server = start(setup);
     let instance = server.instance();
     server.works(PATIENCE).unwrap();
     let calls = [

@@ -17,7 +17,9 @@
 )]
 #![cfg(unix)]
 
+mod act;
 mod api;
+mod cell;
 mod cells;
 mod clock;
 mod descriptors;

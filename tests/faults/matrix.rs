@@ -10,15 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
+    act::{self, Before},
     api,
-    cells::{self, Act, Break, Cell, Expect, On, Tier},
+    cell::{Act, Break, Cell, Expect, On, Tier},
+    cells,
     proxy::{Fault, Proxy},
     pump::Breach,
-    server::{PATIENCE, Server, Setup, said, until, verify},
-    step::{COLLECT_MARK, Phase, RUN_MARK, Step, UPLOAD_MARK},
+    server::{PATIENCE, Server, Setup, said, start, until, verify},
+    step::{Phase, Step},
     table::{Row, name, print, short},
 };
 
@@ -68,7 +70,7 @@ struct World {
     daemon: PathBuf,
     directory: tempfile::TempDir,
     instance: String,
-    config: &'static str,
+    config: String,
     open_files: Option<usize>,
     /// Calls of a cell until one met its fault.
     tries: usize,
@@ -76,14 +78,15 @@ struct World {
 
 impl World {
     /// With `first` broken from the start: a server asks for its daemon's host before anybody calls.
-    fn start(config: &'static str, first: Option<Break>) -> Self {
+    fn start(pool: &str, first: Option<Break>) -> Self {
+        let config = format!("{pool}{}", act::profile());
         let directory = tempfile::tempdir().unwrap();
         let daemon = api::daemon();
         let proxy = Proxy::start(directory.path(), &daemon);
         if let Some(first) = first {
             arm(&proxy, first);
         }
-        let server = Server::start(setup(&directory, proxy.socket(), config));
+        let server = start(setup(&directory, proxy.socket(), &config));
         let instance = server.instance();
         Self {
             server,
@@ -176,9 +179,12 @@ fn deadline(cell: &Cell) -> u64 {
             Break::Call { step, fault, .. }
             | Break::RunAndCall(_, step, fault)
             | Break::Seeding(step, fault, _) => waits(step, fault),
+            Break::Every(_) => 0,
             // Pings, or what a file's request may be without a sign of life.
             Break::Stream(Phase::Hello, _) => 0,
-            Break::Stream(_, Breach::Stall) if cell.act == Act::Overlong => 0,
+            Break::Stream(_, Breach::Stall) if cell.act == Act::Overlong || cell.act.goes_out() => {
+                0
+            }
             Break::Stream(_, Breach::Stall) => 60,
             Break::Stream(..) => 0,
         }
@@ -210,7 +216,7 @@ fn end(mut world: World, wrong: &mut Vec<String>) {
     if !left.is_empty() {
         wrong.push(format!("left by the end: {left:?}"));
     }
-    let whole = setup(&world.directory, world.proxy.socket(), world.config);
+    let whole = setup(&world.directory, world.proxy.socket(), &world.config);
     if let Err(error) = verify(whole) {
         wrong.push(format!("the record does not hold: {error}"));
     }
@@ -223,28 +229,32 @@ fn end(mut world: World, wrong: &mut Vec<String>) {
 fn play_cell(world: &mut World, cell: Cell) -> Row {
     let mut wrong = Vec::new();
     prepare(world, cell, &mut wrong);
+    let there = Before::of(cell.act, &mut world.server);
+    if cell.act == Act::Fetch {
+        // What is left of the run that it is of is no part of this.
+        until(PATIENCE, || world.containers().is_empty());
+    }
     let before = world.server.audit().len();
     let new = cell.on == On::New;
     let fired = if new { 0 } else { world.proxy.fired() };
-    let session = (cell.act == Act::Close).then(|| open(world));
     if !new {
         arm(&world.proxy, cell.breaks);
     }
     let began = Instant::now();
     world.tries = 1;
-    let mut answer = act(world, cell, session.as_ref());
+    let mut answer = act(world, cell, &there);
     // One that is started for later waits only a moment after its container runs: each try gives it longer.
     while cell.on == On::Pool && world.proxy.fired() == fired && world.tries < MAX_TRIES {
         thread::sleep(PAUSE * u32::try_from(world.tries).unwrap());
         world.tries += 1;
-        answer = act(world, cell, session.as_ref());
+        answer = act(world, cell, &there);
     }
     // What broke may have been a call in the background that still looked after the cell before.
     while met_another(cell, answer.as_ref()) && world.tries < MAX_MISSES {
         world.proxy.heal();
         arm(&world.proxy, cell.breaks);
         world.tries += 1;
-        answer = act(world, cell, session.as_ref());
+        answer = act(world, cell, &there);
     }
     let seconds = began.elapsed().as_secs();
     // Some of it comes only once the answer has gone.
@@ -254,7 +264,13 @@ fn play_cell(world: &mut World, cell: Cell) -> Row {
         Break::Call { times, .. } => u64::from(times),
         Break::Stream(..) => 1,
         Break::RunAndCall(..) | Break::Seeding(..) => 2,
+        Break::Every(_) => 0,
     };
+    if let Break::Every(fault) = cell.breaks
+        && !daemon_fails(world, fault)
+    {
+        wrong.push("the daemon did not fail".to_owned());
+    }
     if !until(PATIENCE, || world.proxy.fired() >= fired + due) {
         let count = world.proxy.fired() - fired;
         wrong.push(format!("nothing broke: {count} of {due}"));
@@ -268,6 +284,9 @@ fn play_cell(world: &mut World, cell: Cell) -> Row {
         wrong.push(format!("the next call fails: {why}"));
     }
     recorded(world, cell, before, answer.as_ref(), &mut wrong);
+    if let Err(why) = there.end(&mut world.server, is_lost(&cell)) {
+        wrong.push(why);
+    }
     gone(world, cell, &mut wrong);
     Row {
         cell,
@@ -287,7 +306,7 @@ fn prepare(world: &mut World, cell: Cell, wrong: &mut Vec<String>) {
                     wrong.push(format!("it did not work before: {why}"));
                 }
                 until(PATIENCE, || world.containers().is_empty());
-                world.open_files = Some(world.server.open_files());
+                world.open_files = Some(world.server.process.open_files());
             }
         }
         On::Pool => {
@@ -327,11 +346,27 @@ fn runs(world: &World, name: &str) -> bool {
     found.is_ok_and(|(_, body)| body["State"]["Running"] == true)
 }
 
-fn open(world: &mut World) -> Value {
-    let opened = world
-        .server
-        .ok("open_session", &json!({"language": "bash"}));
-    opened["session"].clone()
+/// Whether a session is lost by what breaks.
+fn is_lost(cell: &Cell) -> bool {
+    cell.act.in_session()
+        && matches!(cell.breaks, Break::Stream(_, breach) if breach != Breach::Pause)
+}
+
+/// Whether the daemon, as the server sees it, fails: asked for what it answers at once.
+fn daemon_fails(world: &World, fault: Fault) -> bool {
+    match fault {
+        // These answer late, or never.
+        Fault::Delay | Fault::Stall | Fault::Mute => true,
+        Fault::Refuse
+        | Fault::Status(_)
+        | Fault::ActsThen(_)
+        | Fault::Lost
+        | Fault::Cut
+        | Fault::Garbage => {
+            let answer = api::ask(world.proxy.socket(), "GET", "/version");
+            !answer.is_ok_and(|(status, body)| status == 200 && body["ApiVersion"].is_string())
+        }
+    }
 }
 
 fn arm(proxy: &Proxy, breaks: Break) {
@@ -351,63 +386,18 @@ fn arm(proxy: &Proxy, breaks: Break) {
             proxy.arm(Step::Volume, Fault::Status(404), 0, 1);
             proxy.arm(step, fault, skip, 1);
         }
+        Break::Every(fault) => proxy.arm_every(fault),
     }
 }
 
-/// A mark as a program's code spells it, so that only its output has it.
-fn spelled(mark: &str) -> String {
-    let (first, rest) = mark.split_at(1);
-    format!("{first}''{rest}")
-}
-
-fn act(world: &mut World, cell: Cell, session: Option<&Value>) -> Option<Value> {
-    let long = format!(
-        "echo before; read -t 0.5 <> <(:); echo {}; read -t 2 <> <(:); echo after",
-        spelled(RUN_MARK)
-    );
-    let short = format!("echo {} >out.txt; echo done", spelled(COLLECT_MARK));
-    let mut arguments = json!({"language": "bash", "code": short});
-    let tool = match cell.act {
-        Act::Run => "run_code",
-        Act::Long => {
-            arguments["code"] = long.into();
-            "run_code"
-        }
-        Act::Overlong => {
-            arguments["code"] = long.into();
-            arguments["timeout_seconds"] = 1.5.into();
-            "run_code"
-        }
-        Act::Upload => {
-            let input = format!(
-                "{}{UPLOAD_MARK}{}",
-                "x".repeat(700_000),
-                "y".repeat(700_000)
-            );
-            arguments["files"] = json!([{"path": "in.txt", "text": input}]);
-            "run_code"
-        }
-        Act::Raise => {
-            arguments["limits"] = json!({"memory_mib": 600});
-            "run_code"
-        }
-        Act::Open => {
-            arguments = json!({"language": "bash"});
-            "open_session"
-        }
-        Act::Close => {
-            arguments = json!({"session": session});
-            "close_session"
-        }
-    };
+fn act(world: &mut World, cell: Cell, there: &Before) -> Option<Value> {
+    let (tool, arguments) = act::call(cell.act, there);
     let limit = Duration::from_secs(deadline(&cell));
     let answer = world.server.tool(tool, &arguments, limit)?;
     if cell.act == Act::Open
         && let Some(session) = answer["structuredContent"]["session"].as_str()
     {
-        world
-            .server
-            .ok("close_session", &json!({"session": session}));
+        act::close(&mut world.server, session);
     }
     Some(answer)
 }
@@ -417,17 +407,16 @@ fn judge(cell: Cell, answer: &Value) -> Vec<String> {
     let text: String = said(answer).chars().take(MAX_SAID).collect();
     let mut wrong = Vec::new();
     let result = &answer["structuredContent"];
-    let kept = result["stdout"]["text"].as_str().unwrap_or_default();
+    let kept = act::said_by(result);
     match cell.expect {
         Expect::WorksOrRefused if answer["isError"] == true => {}
         Expect::Works | Expect::WorksOrRefused => {
-            let out = match cell.act {
-                Act::Long | Act::Overlong => "before\nITRUNS\nafter\n",
-                Act::Run | Act::Upload | Act::Raise => "done\n",
-                Act::Open | Act::Close => "",
-            };
+            let out = act::output(cell.act);
             if answer["isError"] != false || kept != out {
                 wrong.push(format!("it did not work: {text}"));
+            }
+            if cell.act.goes_out() && result["egress"]["allowed"][0]["count"] != 1 {
+                wrong.push(format!("what it reached is not told: {}", result["egress"]));
             }
         }
         Expect::RefusedOrLost(_) if result["status"] == "sandbox_lost" && kept.is_empty() => {}
@@ -471,11 +460,7 @@ fn recorded(
             .filter(|line| line["action"] == action)
             .collect()
     };
-    let action = match cell.act {
-        Act::Open => "open_session",
-        Act::Close => "close_session",
-        Act::Run | Act::Long | Act::Overlong | Act::Upload | Act::Raise => "run_code",
-    };
+    let action = cell.act.action();
     let ours = of(action);
     let count = match action {
         "run_code" => 1 + world.tries,
@@ -496,6 +481,16 @@ fn recorded(
     );
     if refused != line["error"].is_string() || line["decision"]["verdict"] != "allow" {
         wrong.push(format!("the record says otherwise: {line}"));
+    }
+    // What came through the way out was on record before it had its answer.
+    let through = match cell.breaks {
+        Break::Stream(phase, breach) => phase == Phase::Reply || breach == Breach::Pause,
+        _ => !refused,
+    };
+    let asked = of("egress");
+    let allowed = |line: &&Value| line["decision"]["verdict"] == "allow";
+    if cell.act.goes_out() && through && (asked.is_empty() || !asked.iter().all(allowed)) {
+        wrong.push(format!("the record has of its way out: {asked:?}"));
     }
     let begun = of("begin_run").len();
     let runs = count - usize::from(refused && action == "run_code");
@@ -540,10 +535,10 @@ fn gone(world: &World, cell: Cell, wrong: &mut Vec<String>) {
     }
     if let Some(before) = world.open_files
         && !until(PATIENCE, || {
-            world.server.open_files() <= before + KEPT_FILES
+            world.server.process.open_files() <= before + KEPT_FILES
         })
     {
-        let now = world.server.open_files();
+        let now = world.server.process.open_files();
         wrong.push(format!("{now} files are open, {before} were"));
     }
     if !until(PATIENCE, || world.proxy.hanging() == 0) {

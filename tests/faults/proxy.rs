@@ -71,6 +71,8 @@ struct Armed {
 pub(crate) struct Shared {
     daemon: PathBuf,
     armed: Mutex<Vec<Armed>>,
+    /// What happens to calls of every step.
+    every: Mutex<Option<Fault>>,
     breach: Mutex<Option<(Phase, Breach)>>,
     /// Counted up when all faults are over: whatever hangs is let go.
     over: AtomicU64,
@@ -97,6 +99,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             daemon: daemon.to_owned(),
             armed: Mutex::default(),
+            every: Mutex::default(),
             breach: Mutex::default(),
             over: AtomicU64::new(0),
             fired: AtomicU64::new(0),
@@ -132,6 +135,11 @@ impl Proxy {
         });
     }
 
+    /// Breaks every call from now on.
+    pub(crate) fn arm_every(&self, fault: Fault) {
+        *self.shared.every.lock().unwrap() = Some(fault);
+    }
+
     /// Breaks the next attach stream that comes to this phase.
     pub(crate) fn arm_stream(&self, phase: Phase, breach: Breach) {
         *self.shared.breach.lock().unwrap() = Some((phase, breach));
@@ -140,6 +148,7 @@ impl Proxy {
     /// All faults are over: calls that hang end, streams that hang go on.
     pub(crate) fn heal(&self) {
         self.shared.armed.lock().unwrap().clear();
+        *self.shared.every.lock().unwrap() = None;
         *self.shared.breach.lock().unwrap() = None;
         self.shared.over.fetch_add(1, Ordering::SeqCst);
     }
@@ -284,6 +293,9 @@ impl Shared {
 
     /// The fault for a call of this step, if there is one.
     fn break_this(&self, step: Step) -> Option<Fault> {
+        if let Some(fault) = *self.every.lock().unwrap() {
+            return Some(fault);
+        }
         let mut armed = self.armed.lock().unwrap();
         let ours = armed.iter_mut().find(|armed| armed.step == step)?;
         if ours.skip > 0 {

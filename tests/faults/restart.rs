@@ -8,7 +8,7 @@ use crate::{
     api,
     dockerd::Dockerd,
     mounted::Mounted,
-    server::{PATIENCE, Server, Setup, said, until, verify},
+    server::{PATIENCE, Server, Setup, said, start, until, verify},
 };
 
 const NO_POOL: &str = "[pool]\nmax = 0\n";
@@ -31,7 +31,7 @@ impl World {
         let daemon = Dockerd::start(data);
         let state = tempfile::tempdir().unwrap();
         let socket = daemon.socket();
-        let mut server = Server::start(setup(&state, &socket, config));
+        let mut server = start(setup(&state, &socket, config));
         server.works(PATIENCE).unwrap();
         Self {
             daemon,
@@ -44,7 +44,7 @@ impl World {
 
     fn begin(&mut self, code: &str) -> u64 {
         let run = json!({"language": "bash", "code": code, "timeout_seconds": 60});
-        self.server.begin_tool("run_code", &run)
+        self.server.begin("run_code", &run)
     }
 
     /// Waits until a run of this server has begun.

@@ -114,6 +114,10 @@ pub(crate) enum Phase {
     Upload,
     /// The content of a file that comes out.
     Collect,
+    /// What a program asks through its way out.
+    Ask,
+    /// What the server there answers.
+    Reply,
 }
 
 /// Printed by a program when it runs. Its code spells it otherwise, so that only the output has it.
@@ -122,6 +126,10 @@ pub(crate) const RUN_MARK: &str = "ITRUNS";
 pub(crate) const UPLOAD_MARK: &str = "GOESIN";
 /// In a file that a program writes; its code spells it otherwise.
 pub(crate) const COLLECT_MARK: &str = "COMESOUT";
+/// In what a program asks a server.
+pub(crate) const ASK_MARK: &str = "ASKSFOR";
+/// In that server's answer; its own words, and in nothing that a program says.
+pub(crate) const REPLY_MARK: &str = "belljar test upstream";
 
 impl Phase {
     pub(crate) fn name(self) -> &'static str {
@@ -130,6 +138,8 @@ impl Phase {
             Self::Run => "run",
             Self::Upload => "upload",
             Self::Collect => "collect",
+            Self::Ask => "ask",
+            Self::Reply => "reply",
         }
     }
 
@@ -139,7 +149,8 @@ impl Phase {
             Self::Hello => Some(""),
             Self::Run => Some(RUN_MARK),
             Self::Collect => Some(COLLECT_MARK),
-            Self::Upload => None,
+            Self::Ask => Some(ASK_MARK),
+            Self::Upload | Self::Reply => None,
         }
     }
 
@@ -147,7 +158,8 @@ impl Phase {
     pub(crate) fn mark_in(self) -> Option<&'static str> {
         match self {
             Self::Upload => Some(UPLOAD_MARK),
-            Self::Hello | Self::Run | Self::Collect => None,
+            Self::Reply => Some(REPLY_MARK),
+            Self::Hello | Self::Run | Self::Collect | Self::Ask => None,
         }
     }
 }

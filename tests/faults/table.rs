@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    cells::{Break, Cell},
+    cell::{Break, Cell},
     server::said,
 };
 
@@ -60,6 +60,7 @@ pub(crate) fn name(cell: &Cell) -> String {
         Break::Seeding(step, fault, _) => {
             (format!("seeding: {}", step.name()), format!("{fault:?}"))
         }
+        Break::Every(fault) => ("every call".to_owned(), format!("{fault:?}")),
     };
     format!(
         "{step:<26} {fault:<16} {:<8} {:<8}",

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use belljar_test_liar::lies::{At, Call, Expect, LIES, Lie};
 use serde_json::{Value, json};
 
-use crate::world::{World, until};
+use crate::world::{Level, World, until};
 
 /// What one lying guest may make the server hold at its worst, in MiB: twice the windows of its connection (what is held
 /// back grows by doubling), and as much again as any run takes.
@@ -55,12 +55,36 @@ fn a_guest_that_lies_to_pings() {
 
 #[test]
 fn a_guest_that_lies_about_files() {
-    tell(|lie| matches!(lie.call, Call::List | Call::Fetch | Call::Upload));
+    tell(about_files);
 }
 
 #[test]
 fn a_guest_that_lies_on_the_way_out() {
     tell(|lie| lie.call == Call::Egress);
+}
+
+#[test]
+fn a_guest_that_lies_before_a_program() {
+    tell(before_a_program);
+}
+
+#[test]
+fn a_guest_that_lies_at_the_kill_or_says_nothing() {
+    tell_together(takes_its_time);
+}
+
+/// Whether a lie ends only with a deadline of the server's: such are told together.
+fn takes_its_time(lie: &Lie) -> bool {
+    lie.expect == Expect::LostLate
+        || matches!(lie.call, Call::Flood | Call::FloodInSession | Call::Cancel)
+}
+
+fn before_a_program(lie: &Lie) -> bool {
+    lie.call == Call::Install && !takes_its_time(lie)
+}
+
+fn about_files(lie: &Lie) -> bool {
+    matches!(lie.call, Call::List | Call::Fetch | Call::Upload) && !takes_its_time(lie)
 }
 
 #[test]
@@ -71,7 +95,9 @@ fn every_lie_is_told_by_exactly_one_of_these_tests() {
             about_a_program(lie),
             lie.call == Call::Long,
             lie.call == Call::Pool,
-            matches!(lie.call, Call::List | Call::Fetch | Call::Upload),
+            about_files(lie),
+            takes_its_time(lie),
+            before_a_program(lie),
             lie.call == Call::Egress,
         ]
     };
@@ -111,13 +137,14 @@ fn a_guest_that_lies_while_it_waits() {
 /// Has each of these lies told, and looks at what became of the server.
 fn tell(of: impl Fn(&Lie) -> bool) {
     let mut world = World::new("[pool]\nmax = 0\n");
-    let level = world.descriptors();
+    let level = world.level();
     let mut table = String::from(HEAD);
     let mut wrong = Vec::new();
     for (number, lie) in LIES.iter().enumerate().filter(|(_, lie)| of(lie)) {
         let before = world.mark();
         world.liar(number);
-        let answer = call(&mut world, lie);
+        let begun = begin(&mut world, lie);
+        let answer = end(&mut world, lie, begun);
         let peak = world.peak_since(before);
         world.honest_guest();
         let _ = writeln!(table, "| {} | {} | {peak:.1} |", lie.name, answer.status);
@@ -131,59 +158,170 @@ fn tell(of: impl Fn(&Lie) -> bool) {
         world.works();
     }
     eprintln!("{table}");
+    leave(world, level, &wrong);
+}
+
+/// Has all of these lies told at a time, each in a sandbox of its own.
+fn tell_together(of: impl Fn(&Lie) -> bool) {
+    let mut world =
+        World::new("[pool]\nmax = 0\n[concurrency]\nmax_sandboxes = 60\n[sessions]\nmax = 40\n");
+    let level = world.level();
+    let before = world.mark();
+    let mut calls = Vec::new();
+    for (number, lie) in LIES.iter().enumerate().filter(|(_, lie)| of(lie)) {
+        world.liar(number);
+        let others = world.containers();
+        let begun = begin(&mut world, lie);
+        // The next one must not get this lie.
+        if begun.session.is_none() && begun.id.is_some() {
+            until("its sandbox is there", || {
+                world.containers().difference(&others).next().is_some()
+            });
+        }
+        calls.push((lie, begun));
+    }
+    world.honest_guest();
+    // Among all of them others are served.
+    world.works();
+    let mut table = String::from(HEAD);
+    let mut wrong = Vec::new();
+    let taken_back = calls.iter().filter(|(lie, _)| lie.call == Call::Cancel);
+    let taken_back = taken_back.count();
+    for (lie, begun) in calls {
+        let answer = end(&mut world, lie, begun);
+        let _ = writeln!(table, "| {} | {} | |", lie.name, answer.status);
+        if !lie.is_met_by(&answer) {
+            wrong.push(format!("{}: {}", lie.name, answer.result));
+        }
+    }
+    until("those that were taken back are on record as such", || {
+        let runs = world.recorded("run_code");
+        let cancelled = |line: &&Value| line["outcome"]["status"] == "cancelled";
+        runs.iter().filter(cancelled).count() == taken_back
+    });
+    let peak = world.peak_since(before);
+    eprintln!("{table}\nall of them together: {peak:.1} MiB");
+    if peak > BOUND_MIB {
+        wrong.push(format!("{peak:.1} MiB"));
+    }
+    leave(world, level, &wrong);
+}
+
+/// The server is as it was, has written nothing raw, and leaves nothing.
+fn leave(mut world: World, level: Level, wrong: &[String]) {
     world.until_empty();
-    until("its descriptors are back", || {
-        world.descriptors() <= level + 2
+    world.works();
+    world.until_empty();
+    until("its files and threads are as many as before", || {
+        let now = world.level();
+        now.files <= level.files + 2 && now.threads <= level.threads + 2
     });
     for raw in ["\u{1b}", "\u{202e}"] {
         let logs = String::from_utf8(world.logs()).expect("logs are text");
         assert!(!logs.contains(raw), "{logs}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    world.end();
 }
 
-fn call(world: &mut World, lie: &Lie) -> Answer {
+/// A call under way.
+struct Begun {
+    /// None where no answer comes.
+    id: Option<u64>,
+    session: Option<Value>,
+}
+
+/// Begins the call of a lie.
+fn begin(world: &mut World, lie: &Lie) -> Begun {
     let mut run = json!({"language": "bash", "code": "echo well", "timeout_seconds": 2});
-    match lie.call {
-        Call::Run => return ran(world, &run),
+    let session = match lie.call {
+        Call::Session | Call::FloodInSession | Call::List | Call::Fetch | Call::Upload => {
+            let opened = world.call("open_session", &json!({"language": "bash"}));
+            Some(opened["structuredContent"]["session"].clone())
+        }
+        _ => None,
+    };
+    if let Some(session) = &session {
+        run["session"] = session.clone();
+    }
+    let id = match lie.call {
         Call::Egress => {
             run["network"] = "lab".into();
             run["env"] = json!({"SERVER": world.server});
-            return ran(world, &run);
+            world.begin("run_code", &run)
         }
         Call::Long => {
             run["timeout_seconds"] = 60.into();
-            return ran(world, &run);
+            world.begin("run_code", &run)
         }
-        Call::Session | Call::Pool | Call::List | Call::Fetch | Call::Upload => {}
-    }
-    let opened = world.call("open_session", &json!({"language": "bash"}));
-    let session = opened["structuredContent"]["session"].clone();
-    if lie.call == Call::Session {
-        run["session"] = session.clone();
-        return ran(world, &run);
-    }
-    let result = match lie.call {
-        Call::List => world.call("list_files", &json!({"session": session})),
-        Call::Fetch => world.call(
+        Call::Install => {
+            run["language"] = "python".into();
+            run["packages"] = json!(["iniconfig"]);
+            world.begin("run_code", &run)
+        }
+        Call::Flood | Call::FloodInSession => {
+            run["limits"] = json!({"output_kib": 1});
+            world.begin("run_code", &run)
+        }
+        Call::Cancel => {
+            run["timeout_seconds"] = 60.into();
+            world.cancelled(&run);
+            return Begun { id: None, session };
+        }
+        Call::Run | Call::Session | Call::Pool => world.begin("run_code", &run),
+        Call::List => world.begin("list_files", &json!({"session": session})),
+        Call::Fetch => world.begin(
             "fetch_artifact",
             &json!({"session": session, "path": "well"}),
         ),
-        _ => world.call(
+        Call::Upload => world.begin(
             "upload_file",
             &json!({"session": session, "path": "well", "text": "four"}),
         ),
     };
+    Begun {
+        id: Some(id),
+        session,
+    }
+}
+
+/// What comes of it.
+fn end(world: &mut World, lie: &Lie, begun: Begun) -> Answer {
+    let Some(id) = begun.id else {
+        return Answer {
+            status: "cancelled".to_owned(),
+            result: Value::Null,
+        };
+    };
+    let result = world.answer(id);
     let failed = result["isError"] == true;
+    let ran = result["structuredContent"]["status"].as_str();
+    let mut status = ran.unwrap_or("error").to_owned();
+    let Some(session) = begun.session else {
+        return Answer { status, result };
+    };
     // Whether the session is still there, in its own words.
     let after = world.call("close_session", &json!({"session": session}));
-    let status = match (failed, after["isError"] == true) {
-        (true, true) => "sandbox_lost",
-        (true, false) => "refused",
-        (false, _) => "listed",
-    };
+    let gone = after["isError"] == true;
+    match lie.call {
+        Call::FloodInSession => {
+            status += match gone {
+                true => ", and the session is lost",
+                false => ", and the session lives",
+            };
+        }
+        Call::List | Call::Fetch | Call::Upload => {
+            status = match (failed, gone) {
+                (true, true) => "sandbox_lost",
+                (true, false) => "refused",
+                (false, _) => "listed",
+            }
+            .to_owned();
+        }
+        _ => {}
+    }
     Answer {
-        status: status.to_owned(),
+        status,
         result: json!([result, after]),
     }
 }
@@ -205,7 +343,7 @@ trait Met {
 impl Met for Lie {
     fn is_met_by(&self, answer: &Answer) -> bool {
         match self.expect {
-            Expect::Lost => answer.status == "sandbox_lost",
+            Expect::Lost | Expect::LostLate => answer.status == "sandbox_lost",
             Expect::LostOrLate => {
                 ["sandbox_lost", "timed_out", "output_limit"].contains(&answer.status.as_str())
             }

@@ -2,19 +2,16 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::PathBuf,
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::{
-        Arc, Mutex,
-        mpsc::{Receiver, channel},
-    },
+    process::Command,
+    sync::{Arc, Mutex},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use belljar::{config::Environment, engine::guest_binary::Architecture};
+use belljar_test_client::{Server, holds_within, left};
 use serde_json::{Value, json};
 
 use crate::{
@@ -29,10 +26,7 @@ const DRAWN: usize = 32;
 
 pub(crate) struct World {
     state: tempfile::TempDir,
-    process: Child,
-    input: Option<ChildStdin>,
-    answers: Receiver<Value>,
-    last_id: u64,
+    client: Server,
     rules: Arc<Mutex<Rules>>,
     /// What the server takes for the pointer to the guest's volume, and what it is.
     asked: String,
@@ -50,7 +44,9 @@ impl World {
         let config = state.path().join("belljar.toml");
         let text = format!(
             "{more}\n[egress.lab]\nallow = [\"http://plain.lab.test:{port}\"]\n\
-             resolve = {{ \"plain.lab.test\" = [\"127.0.0.1\"] }}\nallow_private = [\"127.0.0.1/32\"]\n"
+             resolve = {{ \"plain.lab.test\" = [\"127.0.0.1\"] }}\nallow_private = [\"127.0.0.1/32\"]\n\
+             [packages]\ntimeout_seconds = 2\n\
+             [packages.python]\nindex = \"http://127.0.0.1:{port}/simple\"\nallow_private = [\"127.0.0.1/32\"]\n"
         );
         std::fs::write(&config, text).unwrap();
         let runtime = docker(&["info", "--format", "{{.DefaultRuntime}}"]).unwrap();
@@ -63,58 +59,33 @@ impl World {
         let socket = state.path().join("docker.sock");
         proxy::start(&socket, daemon(), Arc::clone(&rules));
         let log = std::fs::File::create(state.path().join("log")).unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_belljar"))
-            .env("BELLJAR_STATE_DIR", state.path())
-            .env("BELLJAR_CONFIG", &config)
-            .env("BELLJAR_LOG", "belljar=debug")
-            .env("DOCKER_HOST", format!("unix://{}", socket.display()))
-            .env_remove("DOCKER_CONTEXT")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        let (sender, answers) = channel();
-        thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                let _ = sender.send(serde_json::from_str(&line).unwrap());
-            }
-        });
+        let (asked, ours) = (name(version), name(&drawn));
+        honest(&rules, &asked, &ours);
+        let client = Server::on_pipes(
+            Command::new(env!("CARGO_BIN_EXE_belljar"))
+                .env("BELLJAR_STATE_DIR", state.path())
+                .env("BELLJAR_CONFIG", &config)
+                .env("BELLJAR_LOG", "belljar=debug")
+                .env("DOCKER_HOST", format!("unix://{}", socket.display()))
+                .env_remove("DOCKER_CONTEXT")
+                .stderr(log),
+        );
         let mut world = Self {
-            input: process.stdin.take(),
+            volumes: BTreeSet::from([ours.clone()]),
             state,
-            process,
-            answers,
-            last_id: 0,
+            client,
             rules,
-            asked: name(version),
-            ours: name(&drawn),
+            asked,
+            ours,
             server,
-            volumes: BTreeSet::new(),
         };
-        world.volumes.insert(world.ours.clone());
-        world.honest_guest();
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "hostile guest", "version": "1"},
-        });
-        world.ask("initialize", &hello);
-        world.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         world.works();
         world
     }
 
     /// From now on sandboxes get the guest.
     pub(crate) fn honest_guest(&mut self) {
-        let mut rules = self.rules.lock().unwrap();
-        let (asked, ours) = (self.asked.as_bytes(), self.ours.as_bytes());
-        rules.there = vec![(asked.to_vec(), ours.to_vec())];
-        let back = (ours.to_vec(), asked.to_vec());
-        if !rules.back.contains(&back) {
-            rules.back.push(back);
-        }
+        honest(&self.rules, &self.asked, &self.ours);
     }
 
     /// From now on sandboxes get the liar with this lie.
@@ -138,9 +109,14 @@ impl World {
         let hostname = format!("\"Hostname\":\"lie-{number:03}\"").into_bytes();
         let sandbox = b"\"Hostname\":\"sandbox\"".to_vec();
         let mut rules = self.rules.lock().unwrap();
-        let there = (known.clone().into_bytes(), lying.clone().into_bytes());
-        rules.there.insert(0, there);
-        rules.there.push((sandbox.clone(), hostname));
+        rules.there = vec![
+            (known.clone().into_bytes(), lying.clone().into_bytes()),
+            (
+                self.asked.clone().into_bytes(),
+                self.ours.clone().into_bytes(),
+            ),
+            (sandbox.clone(), hostname),
+        ];
         rules.back = vec![
             (lying.into_bytes(), known.into_bytes()),
             (
@@ -151,32 +127,37 @@ impl World {
         ];
     }
 
-    fn send(&mut self, message: &Value) {
-        let input = self.input.as_mut().unwrap();
-        writeln!(input, "{message}").unwrap();
-        input.flush().unwrap();
+    /// Begins to call a tool.
+    pub(crate) fn begin(&mut self, tool: &str, arguments: &Value) -> u64 {
+        self.client.begin(tool, arguments)
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.last_id += 1;
-        let id = self.last_id;
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        loop {
-            let answer = self
-                .answers
-                .recv_timeout(PATIENCE)
-                .expect("an answer in time");
-            if answer["id"] == id {
-                return answer["result"].clone();
-            }
-        }
-    }
-
-    /// Calls a tool. Whatever comes of it holds nothing of the liar's that could be taken for the server's.
-    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        let result = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
+    /// What came of a call. It holds nothing of the liar's that could be taken for the server's.
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        let result = self.client.answer(id, PATIENCE).expect("an answer in time");
         assert_harmless(&result);
         result
+    }
+
+    /// Calls a tool.
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let id = self.begin(tool, arguments);
+        self.answer(id)
+    }
+
+    /// Begins a run, and takes it back once it is on record, which it is when its sandbox is there.
+    pub(crate) fn cancelled(&mut self, run: &Value) {
+        let begun = self.recorded("begin_run").len();
+        let id = self.begin("run_code", run);
+        until("the run begins", || {
+            self.recorded("begin_run").len() > begun
+        });
+        self.client.cancel(id);
+    }
+
+    /// The lines of the record about one action.
+    pub(crate) fn recorded(&self, action: &str) -> Vec<Value> {
+        left::recorded(self.state.path(), action)
     }
 
     pub(crate) fn works(&mut self) {
@@ -190,43 +171,40 @@ impl World {
 
     /// Containers of this server, running or not.
     pub(crate) fn containers(&self) -> BTreeSet<String> {
-        let files = std::fs::read_dir(self.state.path().join("instances")).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        let instances: Vec<String> = names
-            .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
-            .collect();
-        let listed = docker(&["ps", "--all", "--format", "{{.Names}}"]).unwrap();
-        let ours = |name: &&str| instances.iter().any(|instance| name.contains(instance));
-        listed.lines().filter(ours).map(str::to_owned).collect()
+        left::containers(&left::instances(self.state.path()))
     }
 
     pub(crate) fn until_empty(&self) {
         until("its containers are gone", || self.containers().is_empty());
     }
 
-    /// What the kernel says of the server's memory, in KiB.
-    fn memory(&self, key: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.process.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find(|line| line.starts_with(key)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    }
-
     /// What the server held more at its peak since [`Self::mark`] gave `before`, in MiB.
     pub(crate) fn peak_since(&self, before: u64) -> f64 {
-        let more = self.memory("VmHWM:").saturating_sub(before);
-        f64::from(u32::try_from(more).unwrap()) / 1024.0
+        let peak = self.client.process.memory_kib("VmHWM");
+        let more = u32::try_from(peak.saturating_sub(before)).unwrap();
+        f64::from(more) / 1024.0
     }
 
     /// Begins to look for the peak anew; what the server holds now, in KiB.
     pub(crate) fn mark(&self) -> u64 {
-        std::fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5").unwrap();
-        self.memory("VmRSS:")
+        self.client.process.mark()
     }
 
-    pub(crate) fn descriptors(&self) -> usize {
-        let path = format!("/proc/{}/fd", self.process.id());
-        std::fs::read_dir(path).unwrap().count()
+    /// How many files the server has open, and how many threads it has.
+    pub(crate) fn level(&self) -> Level {
+        Level {
+            files: self.client.process.open_files(),
+            threads: self.client.process.threads(),
+        }
+    }
+
+    /// Ends the server in good order. It leaves its record, what it keeps, and nothing else.
+    pub(crate) fn end(mut self) {
+        let instances = left::instances(self.state.path());
+        assert_eq!(self.client.close(), Some(0));
+        assert_eq!(left::containers(&instances), BTreeSet::new());
+        let strangers = left::strangers(self.state.path(), None, &BTreeSet::new());
+        assert_eq!(strangers, BTreeSet::new());
     }
 
     /// The server's log and its audit log.
@@ -242,13 +220,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         // In good order, so that nothing is left of its containers.
-        self.input = None;
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end && matches!(self.process.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(50));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.client.close();
         if thread::panicking() {
             eprintln!("{}", String::from_utf8_lossy(&self.logs()));
         }
@@ -263,11 +235,25 @@ impl Drop for World {
     }
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        thread::sleep(Duration::from_millis(50));
+#[track_caller]
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(holds_within(PATIENCE, holds), "not in time: {what}");
+}
+
+/// What a server has of the machine's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    pub(crate) files: usize,
+    pub(crate) threads: u64,
+}
+
+/// Replaces the pointer to the guest's volume by ours, which the server fills by itself.
+fn honest(rules: &Mutex<Rules>, asked: &str, ours: &str) {
+    let mut rules = rules.lock().unwrap();
+    rules.there = vec![(asked.into(), ours.into())];
+    let back = (ours.into(), asked.into());
+    if !rules.back.contains(&back) {
+        rules.back.push(back);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Sizes and counts that the guest reports bound nothing here: what was asked for does.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use belljar_wire::frame::{Frame, Kind};
 use belljar_wire::limits::MAX_DATA;
@@ -11,8 +12,40 @@ use belljar_wire::message::{
 };
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::{Instant, timeout};
 
-use super::{Exchange, Tether, TetherError, Violation, check, in_time, received, sent};
+use super::{Exchange, STALL_DEADLINE, Tether, TetherError, Violation, check, received, sent};
+
+/// Bytes of a file that must have moved for each second that the guest is waited for, beyond [`STALL_DEADLINE`] in all. No
+/// machine is so slow. Stops a guest that moves a byte, or tells a name, now and then from holding its session's turn, and
+/// the caller, for as long as the session lives.
+const LEAST_BYTES_A_SECOND: u64 = 64 * 1024;
+
+/// How long a guest was waited for, and what it did meanwhile. Time that goes to a disk of ours is not its own.
+#[derive(Debug, Default)]
+struct Pace {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// A step of the guest's, which may take at most [`STALL_DEADLINE`], and what it has left.
+    async fn wait<T>(
+        &mut self,
+        step: impl Future<Output = Result<T, TetherError>>,
+    ) -> Result<T, TetherError> {
+        let earned = Duration::from_secs(self.bytes / LEAST_BYTES_A_SECOND);
+        let left = (STALL_DEADLINE + earned).saturating_sub(self.waited);
+        let began = Instant::now();
+        let done = timeout(left.min(STALL_DEADLINE), step).await;
+        self.waited += began.elapsed();
+        done.map_err(|_| Violation::Stalled)?
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
 
 /// The entries of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +62,7 @@ pub struct FileStream {
     entry: Entry,
     exchange: Exchange,
     left: u64,
+    pace: Pace,
     ended: bool,
 }
 
@@ -73,11 +107,13 @@ impl Tether {
                 length,
             });
             let mut exchange = self.link.ask(&request).await?;
-            let entry = entry_answer(&exchange.prompt_frame().await?)?;
+            let mut pace = Pace::default();
+            let entry = entry_answer(&pace.wait(exchange.frame()).await?)?;
             Ok(FileStream {
                 entry,
                 exchange,
                 left: length,
+                pace,
                 ended: false,
             })
         };
@@ -135,7 +171,7 @@ impl FileStream {
     }
 
     async fn advance(&mut self) -> Result<Option<Bytes>, TetherError> {
-        let frame = self.exchange.prompt_frame().await?;
+        let frame = self.pace.wait(self.exchange.frame()).await?;
         match frame.kind {
             Kind::Data => {
                 let count = u64::try_from(frame.payload.len()).unwrap_or(u64::MAX);
@@ -143,6 +179,7 @@ impl FileStream {
                     return Err(Violation::Order.into());
                 }
                 self.left = self.left.checked_sub(count).ok_or(Violation::Count)?;
+                self.pace.moved(count);
                 Ok(Some(frame.payload.into()))
             }
             Kind::Control => match frame.message::<ReadEnd>().map_err(received)? {
@@ -164,6 +201,7 @@ async fn write(
         mut writer,
         link,
     } = exchange;
+    let mut pace = Pace::default();
     let sending = async {
         let mut source = pin!(source);
         let mut left = size;
@@ -177,8 +215,11 @@ async fn write(
                 ));
             }
             // The deadline is for the guest, which takes the bytes, not for the source.
-            in_time(async { writer.send_space(Kind::Data, count).await.map_err(sent) }).await?;
-            left -= u64::try_from(count).unwrap_or(left);
+            pace.wait(async { writer.send_space(Kind::Data, count).await.map_err(sent) })
+                .await?;
+            let count = u64::try_from(count).unwrap_or(left);
+            pace.moved(count);
+            left -= count;
         }
         Ok(())
     };
@@ -198,7 +239,7 @@ async fn write(
     };
     let (frame, complete) = match early {
         Some(frame) => (frame.map_err(received)?.ok_or(TetherError::Lost)?, false),
-        None => (exchange.prompt_frame().await?, true),
+        None => (pace.wait(exchange.frame()).await?, true),
     };
     let entry = entry_answer(&frame)?;
     if !complete {
@@ -211,8 +252,11 @@ async fn write(
 async fn list(mut exchange: Exchange, max_entries: u32) -> Result<Listing, TetherError> {
     let mut left = max_entries;
     let mut entries = Vec::new();
+    // Names earn nothing: an honest guest gives up its walk after a second.
+    let mut pace = Pace::default();
     loop {
-        match exchange.prompt_frame().await?.message().map_err(received)? {
+        let frame = pace.wait(exchange.frame()).await?;
+        match frame.message().map_err(received)? {
             FromList::Entry(entry) => {
                 left = left.checked_sub(1).ok_or(Violation::Count)?;
                 entries.push(check::entry(entry)?);

@@ -22,6 +22,8 @@ pub enum At {
     Hello,
     /// An interpreter that waits.
     Warm,
+    /// An installer, before there is a program.
+    Install,
     /// A program.
     Run,
     /// The end of a program, before it has ended itself.
@@ -47,6 +49,14 @@ pub enum Call {
     Long,
     /// `run_code` in a session.
     Session,
+    /// `run_code` with packages.
+    Install,
+    /// `run_code` of a program that prints more than it may, which it is killed for.
+    Flood,
+    /// The same in a session.
+    FloodInSession,
+    /// `run_code` that is cancelled.
+    Cancel,
     /// `run_code` while sandboxes wait.
     Pool,
     /// `list_files`.
@@ -64,6 +74,8 @@ pub enum Expect {
     Lost,
     /// The same, or a kill at the deadline or at the limit of output, whichever the machine's speed lets come first.
     LostOrLate,
+    /// As [`Expect::Lost`], once a deadline of the server's is over.
+    LostLate,
     /// The lie is harmless, or about something that is shown as a claim: the call ends with this status, or without an
     /// error where it is no run.
     Status(&'static str),
@@ -72,7 +84,7 @@ pub enum Expect {
     /// The guest is taken for one that is not ours: another is put in its place, and the call is served.
     Replaced,
 }
-use Expect::{Lost, LostOrLate, NoStart, Replaced, Status};
+use Expect::{Lost, LostLate, LostOrLate, NoStart, Replaced, Status};
 
 /// One row.
 pub struct Lie {
@@ -98,6 +110,15 @@ const fn list(name: &'static str, expect: Expect, tell: fn(&mut Voice)) -> Lie {
 
 const fn egress(name: &'static str, expect: Expect, tell: fn(&mut Voice)) -> Lie {
     row(name, Call::Egress, At::Run, expect, tell)
+}
+
+const fn install(name: &'static str, expect: Expect, tell: fn(&mut Voice)) -> Lie {
+    row(name, Call::Install, At::Install, expect, tell)
+}
+
+const fn kill(name: &'static str, tell: fn(&mut Voice)) -> Lie {
+    // Whatever it says: belljar ended the program, and knows why.
+    row(name, Call::Flood, At::Kill, Status("output_limit"), tell)
 }
 
 const fn row(name: &'static str, call: Call, at: At, expect: Expect, tell: fn(&mut Voice)) -> Lie {
@@ -130,6 +151,22 @@ fn ended(v: &mut Voice, exit: Exit) {
     v.started();
     v.control(&FromRun::Exited(exit));
     v.end();
+}
+
+/// What is said of a program that was killed.
+fn killed() -> Exit {
+    Exit {
+        status: ExitStatus::Signal(9),
+        ended_by: EndedBy::Killed,
+        ..exit()
+    }
+}
+
+/// A kill that is agreed to, and then this of the program.
+fn agreed(v: &mut Voice, exit: Exit) {
+    v.end();
+    v.to_program();
+    v.control(&FromRun::Exited(exit));
 }
 
 /// A million of these, some thousands at a time.
@@ -336,6 +373,77 @@ pub const LIES: &[Lie] = &[
         v.on_stream(&names);
     }),
     list("an exit instead of a listing", Lost, |_| std::process::exit(0)),
+    // Silence where the server waits for a file or a listing.
+    row("no answer to a file", Call::Upload, At::Write, LostLate, |_| {}),
+    row("no answer for a file", Call::Fetch, At::Read, LostLate, |_| {}),
+    list("no listing", LostLate, |_| {}),
+    list("half a listing and then silence", LostLate, |v| { let names = listed(b"a"); v.on_stream(&names); }),
+    row("half a file and then silence", Call::Fetch, At::Read, LostLate, |v| {
+        v.control(&Ok::<_, GuestError>(entry(b"well", 4))); v.piece(FILE, b"we");
+    }),
+    list("a listing that dribbles", LostLate, |v| {
+        for at in 0.. {
+            let names = listed(format!("f{at}").as_bytes());
+            v.on_stream(&names);
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+    }),
+    // Packages before a program.
+    install("an installer that never starts", LostLate, |_| {}),
+    install("an installer that never ends", Status("timed_out"), Voice::started),
+    install("an installer's output before its beginning", Lost, |v| { v.piece(STDOUT, WORDS); v.started(); v.exited(); }),
+    install("an installer's output for ever", LostOrLate, |v| {
+        v.started();
+        let line = [&[STDOUT], &1024_u32.to_be_bytes()[..], &[b'x'; 1024]].concat();
+        loop { v.on_stream(&line.repeat(16)); }
+    }),
+    install("an installer that leaves files", Lost, |v| { v.started(); v.control(&FromRun::NewFile(entry(b"a", 1))); v.exited(); }),
+    install("an installer that ends twice", Lost, |v| { v.started(); v.control(&FromRun::Exited(exit())); v.exited(); }),
+    install("an installer that fails with words", Status("exited"), |v| {
+        v.started(); v.piece(STDERR, WORDS); v.control(&FromRun::Exited(Exit { status: ExitStatus::Code(1), ..exit() })); v.end();
+    }),
+    install("an installer that nobody asked to be killed", Lost, |v| ended(v, killed())),
+    install("an installer by an interpreter that nobody asked for", Lost, |v| { v.control(&FromRun::Started { warm: true }); v.exited(); }),
+    install("an exit in the place of an installer", Lost, |_| std::process::exit(0)),
+    install("requests of an installer that are no requests", Status("exited"), |v| {
+        v.started();
+        for at in 0..32 { v.data(SYN, OWN + 2 * at, WORDS); v.mux(DATA, FIN, OWN + 2 * at, 0); }
+        v.exited();
+    }),
+    install("more connections of an installer than there may be", Lost, |v| { v.started(); for at in 0..40 { v.data(SYN, OWN + 2 * at, b"G"); } }),
+    // Nobody listens there yet: it is as if it had not been said.
+    install("the program's beginning behind the installer's end", Status("exited"), |v| {
+        v.started(); v.exited();
+        // The stream that the server will open next.
+        v.stream += 2; v.started();
+    }),
+    // What comes after an installer that did nothing is a run like any other, and its way out is shut.
+    row("an installer that did nothing", Call::Install, At::Read, Status("exited"), |_| {}),
+    row("a connection after the installer's end", Call::Install, At::Run, Status("exited"), |v| { v.started(); v.data(SYN, OWN, b"GET "); v.exited(); }),
+    row("connections after the installer's end", Call::Install, At::Run, Lost, |v| { v.started(); for at in 0..100 { v.data(SYN, OWN + 2 * at, b"GET "); } }),
+    // A program that is to be killed.
+    kill("a kill that is not heeded", |_| {}),
+    kill("a kill that is agreed to and not done", Voice::end),
+    kill("a kill that is answered twice", |v| { v.end(); v.end(); }),
+    kill("words for an answer to a kill", |v| v.piece(STDOUT, WORDS)),
+    kill("a message for an answer to a kill", |v| v.control(&FromHello::Pong(1))),
+    kill("a reset for an answer to a kill", |v| { let stream = v.stream; v.mux(DATA, RST, stream, 0); }),
+    kill("output for ever after a kill", |v| { v.end(); v.to_program(); loop { v.piece(STDOUT, &[b'x'; 1024]); } }),
+    kill("an exit that did not occur", |v| { agreed(v, killed()); v.end(); }),
+    kill("an exit that did not occur, and no end", |v| agreed(v, killed())),
+    kill("an exit that did not occur, and output behind it", |v| { agreed(v, killed()); loop { v.piece(STDOUT, &[b'x'; 1024]); } }),
+    kill("an exit of its own after a kill", |v| { agreed(v, exit()); v.end(); }),
+    kill("a deadline after a kill", |v| { agreed(v, Exit { ended_by: EndedBy::Deadline, ..exit() }); v.end(); }),
+    kill("files after a kill, outside", |v| { v.end(); v.to_program(); v.control(&FromRun::NewFile(entry(b"../a", 1))); }),
+    kill("begun once more after a kill", |v| { v.end(); v.to_program(); v.started(); }),
+    kill("an exit of the guest's at a kill", |_| std::process::exit(0)),
+    kill("it stops itself at a kill", |_| stop_oneself()),
+    row("a kill that is not heeded, in a session", Call::FloodInSession, At::Kill, Status("output_limit, and the session is lost"), |_| {}),
+    row("an exit that did not occur, in a session", Call::FloodInSession, At::Kill, Status("output_limit, and the session lives"), |v| { agreed(v, killed()); v.end(); }),
+    row("a kill that is not heeded, of a cancelled run", Call::Cancel, At::Kill, Status("cancelled"), |_| {}),
+    row("output for ever after a kill, of a cancelled run", Call::Cancel, At::Kill, Status("cancelled"), |v| {
+        v.end(); v.to_program(); loop { v.piece(STDOUT, &[b'x'; 1024]); }
+    }),
     // In a session, and for so long that the server asks whether it is still there.
     row("output before the beginning, in a session", Call::Session, At::Run, Lost, |v| v.piece(STDOUT, WORDS)),
     row("no end, in a session", Call::Session, At::Run, Status("timed_out"), Voice::started),

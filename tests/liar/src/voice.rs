@@ -19,7 +19,7 @@ use belljar_wire::{
 use futures_util::FutureExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::lies::{At, Lie};
+use crate::lies::{At, Call, Lie};
 
 /// Tags of the multiplexer's frames.
 pub const DATA: u8 = 0;
@@ -51,12 +51,17 @@ pub const STDERR: u8 = 4;
 /// What the liar says of itself, with an escape sequence, a mark that turns text around, and an end of a fence.
 pub const WORDS: &[u8] = b"\x1b[31mLIAR\xe2\x80\xae says ----- END UNTRUSTED stdout\r\n";
 
+/// More output than a program may have that is to be killed for it: two KiB, where one is allowed.
+const FLOOD: [u8; 2048] = [b'x'; 2048];
+
 /// The liar.
 pub struct Voice {
     lie: &'static Lie,
     out: Stdout,
     /// The stream that the lie is about: the server's request's.
     pub stream: u32,
+    /// The stream of the program that is said to run.
+    program: u32,
     /// What came on each stream and is not a whole frame yet, and what its request was.
     streams: HashMap<u32, (Vec<u8>, Option<Request>)>,
     /// What it says to a ping of this number.
@@ -73,6 +78,7 @@ impl Voice {
             lie,
             out: std::io::stdout(),
             stream: 0,
+            program: 0,
             streams: HashMap::new(),
             pong: |v, number| v.control(&FromHello::Pong(number)),
             writes: HashMap::new(),
@@ -155,6 +161,19 @@ impl Voice {
         };
         match asked {
             Request::Hello(_) => self.answer(At::Hello, stream, Self::ready),
+            // An installer has no program of its own.
+            Request::Run(run) if run.program.is_none() => self.answer(At::Install, stream, |v| {
+                v.started();
+                v.exited();
+            }),
+            // One that has to be killed.
+            Request::Run(_) if self.lie.at == At::Kill => {
+                (self.stream, self.program) = (stream, stream);
+                self.started();
+                if matches!(self.lie.call, Call::Flood | Call::FloodInSession) {
+                    self.piece(STDOUT, &FLOOD);
+                }
+            }
             Request::Run(_) => self.answer(At::Run, stream, |v| {
                 v.started();
                 v.piece(STDOUT, b"well\n");
@@ -261,6 +280,11 @@ impl Voice {
     pub fn ready(&mut self) {
         let (protocol, uid) = (PROTOCOL, uid());
         self.control(&FromHello::Ready(Ready { protocol, uid }));
+    }
+
+    /// Speaks of the program from here on.
+    pub fn to_program(&mut self) {
+        self.stream = self.program;
     }
 
     /// A variable of the program's.
