@@ -164,6 +164,8 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::{super::Envelope, *};
 
     fn request(message: &Value) -> Result<Inbound, Fault> {
