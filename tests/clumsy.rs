@@ -273,5 +273,20 @@ fn lines_of_any_size_and_shape_cost_no_more_than_the_largest_that_may_be() {
         }
         server.assert_peak(what, MAX_PEAK_LINE_KIB);
     }
+    // What is small on the wire and large in memory, and just about may be.
+    let heavy = vec![json!({"": 0}); 70_000];
+    for (id, method) in ["no/such", "tools/list", "ping"].into_iter().enumerate() {
+        server.say(&request(id as u64, method, &json!({"heavy": heavy})));
+        assert_eq!(server.next()["id"], id as u64, "{method}");
+    }
+    for id in 10..14 {
+        let arguments = json!({"language": "bash", "code": "sleep 1"});
+        let params = json!({"name": "run_code", "arguments": arguments, "_meta": {"heavy": heavy}});
+        server.say(&request(id, "tools/call", &params));
+    }
+    for _ in 10..14 {
+        server.next();
+    }
+    server.assert_peak("heavy messages", MAX_PEAK_LINE_KIB);
     server.pings();
 }

@@ -21,6 +21,10 @@ use crate::{
 const MAX_ARTIFACT_BYTES: u64 = 25 * MIB;
 /// The most bytes collected of one run: a full workspace each run would wear out the user's disk.
 const MAX_RUN_BYTES: u64 = 100 * MIB;
+/// The most bytes of pictures that come with the answer of one run: a few large plots, or dozens of small ones. The others
+/// are kept like any file. Stops a program that writes as many pictures as are collected from making the server hold ninety
+/// megabytes for each call, and its client read them.
+const MAX_SHOWN_BYTES: u64 = 4 * MIB;
 /// How long collecting may take in all. Stops a guest that sends one byte at a time.
 const COLLECT_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -50,7 +54,7 @@ pub(super) async fn copies(
 ) -> Collected {
     let deadline = Instant::now() + COLLECT_DEADLINE;
     let mut collected = Collected::default();
-    let mut room = MAX_RUN_BYTES;
+    let (mut room, mut shown) = (MAX_RUN_BYTES, MAX_SHOWN_BYTES);
     for file in files {
         let Ok(path) = WorkspacePath::from_bytes(file.path.clone()) else {
             collected.omitted += 1;
@@ -71,7 +75,14 @@ pub(super) async fn copies(
         match timeout_at(deadline, copy(sandbox, store, &path, most, new)).await {
             Ok(Ok(kept)) => {
                 room -= kept.bytes.min(room);
-                let picture = picture(store, &kept).await;
+                let picture = if kept.bytes <= shown {
+                    picture(store, &kept).await
+                } else {
+                    None
+                };
+                if picture.is_some() {
+                    shown -= kept.bytes;
+                }
                 collected.artifacts.push(RunArtifact {
                     artifact_id: kept.artifact_id().cloned(),
                     path,

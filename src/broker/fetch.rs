@@ -54,16 +54,18 @@ pub struct FetchRequest {
 }
 
 impl Broker {
-    /// Some bytes of an artifact, or of a file in a session, of which a copy is kept first.
+    /// Some bytes of an artifact, or of a file in a session, of which a copy is kept first. `room` is waited for before any
+    /// of them is held, and after everything else.
     pub async fn fetch(
         &self,
         caller: &Caller,
         request: FetchRequest,
+        room: impl Future<Output = ()>,
         cancelled: &CancellationToken,
     ) -> Result<(Fetched, Piece), Refusal> {
         let mut draft = Draft::new(Action::FetchArtifact, caller);
         let result = self
-            .fetch_piece(caller, &request, cancelled, &mut draft)
+            .fetch_piece(caller, &request, room, cancelled, &mut draft)
             .await;
         self.recorder.record(draft, result)
     }
@@ -72,6 +74,7 @@ impl Broker {
         &self,
         caller: &Caller,
         request: &FetchRequest,
+        room: impl Future<Output = ()>,
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<(Fetched, Piece), Refusal> {
@@ -82,6 +85,7 @@ impl Broker {
                 request.offset, kept.bytes
             )));
         }
+        room.await;
         let length = request
             .length
             .unwrap_or(DEFAULT_PIECE_BYTES)

@@ -21,6 +21,9 @@ use crate::{
 
 /// Entries of one list. Stops a tree of a million files from filling the client's context.
 const MAX_LISTED: u32 = 2000;
+/// The most bytes of paths that are listed. Stops a program that makes deep folders with long names from making an answer of
+/// tens of megabytes: each byte may be shown as five.
+const MAX_LISTED_BYTES: usize = 512 * 1024;
 /// Bytes moved at a time from a file of the user's into the store.
 const CHUNK_BYTES: usize = 512 * 1024;
 
@@ -210,16 +213,18 @@ impl Broker {
         let id = lease.id().clone();
         let listing = self.answered(lease, listing)?;
         let mut omitted = listing.omitted;
+        let mut room = MAX_LISTED_BYTES;
         let mut entries = Vec::with_capacity(listing.entries.len());
         for entry in listing.entries {
+            room = room.saturating_sub(entry.path.len());
             match WorkspacePath::from_bytes(entry.path) {
-                Ok(path) => entries.push(FileEntry {
+                Ok(path) if room > 0 => entries.push(FileEntry {
                     path,
                     kind: kind(entry.kind),
                     bytes: entry.bytes,
                     modified: modified(entry.modified_ms),
                 }),
-                Err(_) => omitted += 1,
+                Ok(_) | Err(_) => omitted += 1,
             }
         }
         Ok(FileList {

@@ -148,7 +148,12 @@ use `base64` for exact bytes. Artifacts are kept for 24 hours by default. What i
         };
         let (fetched, piece) = context
             .broker
-            .fetch(context.caller, request, &context.cancelled)
+            .fetch(
+                context.caller,
+                request,
+                context.large_answer(),
+                &context.cancelled,
+            )
             .await?;
         reply(
             &fetched,

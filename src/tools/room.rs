@@ -5,7 +5,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hyper::http::request::Parts;
+use rmcp::model::Extensions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 /// Large answers at a time. Stops a client that asks for all its files at once from filling the memory with them.
 const MAX_LARGE_ANSWERS: usize = 2;
@@ -21,21 +24,31 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a place.
-    pub(super) async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        // It is never closed.
-        Arc::clone(&self.0).acquire_owned().await.ok()
+    /// Waits for a place, which is kept in `room`; in vain where the request is taken back, since it gets no answer.
+    pub(super) async fn take(&self, room: &Room, cancelled: &CancellationToken) {
+        let place = tokio::select! {
+            // It is never closed.
+            place = Arc::clone(&self.0).acquire_owned() => place.ok(),
+            () = cancelled.cancelled() => None,
+        };
+        room.keep(place);
     }
 }
 
-/// Where a transport that can tell when an answer was read has the place of it kept until then. It travels with the
-/// request.
+/// Where the place of an answer is kept, until the last handle is dropped. A transport sends one with the request and keeps
+/// it until the answer was read; without one it goes with the handler.
 #[derive(Clone, Debug, Default)]
 pub struct Room(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl Room {
-    /// Keeps a place.
-    pub(super) fn keep(&self, place: Option<OwnedSemaphorePermit>) {
+    /// That of a request, which over HTTP is with its head.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let of_head = || extensions.get::<Parts>()?.extensions.get::<Self>();
+        let room = extensions.get::<Self>().or_else(of_head);
+        room.cloned().unwrap_or_default()
+    }
+
+    fn keep(&self, place: Option<OwnedSemaphorePermit>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 

@@ -14,13 +14,12 @@ use rmcp::{
     },
     service::RequestContext,
 };
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     reply,
     resources::{self, ResourceError},
     room::{Places, Room},
-    tool::{self, Context, Name, Reach, Size},
+    tool::{self, Context, Name, Reach},
 };
 use crate::{
     broker::Broker,
@@ -110,23 +109,6 @@ its own network does not change.",
         instructions
     }
 
-    /// Waits for a place for a large answer; what is returned must be held until there is one. Where the transport can
-    /// tell when the answer was read, it holds the place itself.
-    async fn place(&self, context: &RequestContext<RoleServer>) -> Option<OwnedSemaphorePermit> {
-        let place = tokio::select! {
-            place = self.places.take() => place,
-            // Whoever took it back gets no answer.
-            () = context.ct.cancelled() => None,
-        };
-        match context.extensions.get::<Room>() {
-            Some(room) => {
-                room.keep(place);
-                None
-            }
-            None => place,
-        }
-    }
-
     async fn answer(
         &self,
         name: Name,
@@ -138,6 +120,8 @@ its own network does not change.",
             caller: &self.caller,
             structured: self.structured,
             cancelled: context.ct.clone(),
+            places: &self.places,
+            room: Room::of(&context.extensions),
         };
         // A panicking handler would send no response and leave the client waiting for ever. What it held is
         // cleaned up by guards, so that the server may go on.
@@ -191,10 +175,6 @@ impl ServerHandler for Server {
                 None,
             ));
         };
-        let _place = match name.answers_with() {
-            Size::Large => self.place(&context).await,
-            Size::Small => None,
-        };
         Ok(self.answer(name, request, &context).await.into())
     }
 
@@ -240,7 +220,8 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let _place = self.place(&context).await;
+        let room = Room::of(&context.extensions);
+        self.places.take(&room, &context.ct).await;
         let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri))
             .catch_unwind()
             .await;

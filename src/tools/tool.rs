@@ -8,8 +8,15 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    close_session::CloseSession, fetch_artifact::FetchArtifact, list_files::ListFiles,
-    open_session::OpenSession, reply::Reply, run_code::RunCode, schema, upload_file::UploadFile,
+    close_session::CloseSession,
+    fetch_artifact::FetchArtifact,
+    list_files::ListFiles,
+    open_session::OpenSession,
+    reply::Reply,
+    room::{Places, Room},
+    run_code::RunCode,
+    schema,
+    upload_file::UploadFile,
 };
 use crate::{
     audit::Action,
@@ -33,9 +40,18 @@ pub(super) struct Context<'a> {
     pub(super) structured: StructuredContent,
     /// Fires when the client takes the call back.
     pub(super) cancelled: CancellationToken,
+    /// The places for large answers, and where the call's own is kept.
+    pub(super) places: &'a Places,
+    pub(super) room: Room,
 }
 
 impl Context<'_> {
+    /// Waits for a place for a large answer, as the last thing before it is begun: who waits for something else meanwhile
+    /// would keep the few places from everybody.
+    pub(super) async fn large_answer(&self) {
+        self.places.take(&self.room, &self.cancelled).await;
+    }
+
     /// Arguments that make no sense: refused, and recorded like every other decision.
     pub(super) fn refuse(&self, action: Action, message: impl Into<String>) -> Refusal {
         self.broker.refuse_arguments(self.caller, action, message)
@@ -84,15 +100,6 @@ pub enum Reach {
     Sandbox,
     /// What a profile or a registry of packages opens.
     Beyond,
-}
-
-/// How large an answer can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    /// A window of output, and pictures.
-    Small,
-    /// Megabytes of text.
-    Large,
 }
 
 /// The tools there are.
@@ -154,18 +161,6 @@ impl Name {
             Self::OpenSession => OpenSession::ACTION,
             Self::CloseSession => CloseSession::ACTION,
             Self::ListFiles => ListFiles::ACTION,
-        }
-    }
-
-    /// How large its answers can be.
-    pub(super) fn answers_with(self) -> Size {
-        match self {
-            Self::FetchArtifact => Size::Large,
-            Self::RunCode
-            | Self::UploadFile
-            | Self::OpenSession
-            | Self::CloseSession
-            | Self::ListFiles => Size::Small,
         }
     }
 

@@ -194,3 +194,39 @@ async fn what_has_expired_says_so() {
     let listed = world.client.request("resources/list", json!({})).await;
     assert_eq!(listed["result"]["resources"], json!([]));
 }
+
+#[tokio::test]
+async fn calls_that_wait_for_their_session_keep_no_place_from_others() {
+    let world = World::new().await;
+    let kept = world.run("file a.txt x").await;
+    let id = &kept.ok()["artifacts"][0]["artifact_id"];
+    let session = world.open(json!({})).await;
+    let running = world.begin_run("hang", json!({"session": session})).await;
+    world.until_begun(1).await;
+    let asked = json!({"session": session, "path": "a.txt"});
+    for _ in 0..4 {
+        world
+            .client
+            .begin_tool("fetch_artifact", asked.clone())
+            .await;
+    }
+    let fetched = world.tool("fetch_artifact", json!({"artifact_id": id}));
+    assert_eq!(fetched.await.ok()["text"], "x");
+    world.cancel(&running).await;
+}
+
+#[tokio::test]
+async fn a_list_of_long_names_is_shortened_and_says_so() {
+    let world = World::new().await;
+    let session = world.open(json!({})).await;
+    let folders = vec!["d".repeat(250); 15].join("/");
+    let files: Vec<_> = (0..200)
+        .map(|at| json!({"path": format!("{folders}/{at}"), "text": "x"}))
+        .collect();
+    let run = world.run_with("out ok", json!({"session": session, "files": files}));
+    run.await.ok();
+    let listed = world.tool("list_files", json!({"session": session})).await;
+    let entries = listed.ok()["entries"].as_array().unwrap().len();
+    assert!((100..150).contains(&entries), "{entries}");
+    assert!(listed.ok()["omitted"].as_u64().unwrap() >= 50);
+}

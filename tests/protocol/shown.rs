@@ -262,3 +262,27 @@ async fn a_picture_is_seen_behind_a_line_that_labels_it() {
     );
     assert_eq!(answer.further()[1]["data"], PNG);
 }
+
+#[tokio::test]
+async fn of_many_large_pictures_a_few_are_shown_and_all_are_kept() {
+    let world = World::new().await;
+    let mut picture = BASE64_STANDARD.decode(PNG).unwrap();
+    picture.resize(900 * 1024, 0);
+    let picture = BASE64_STANDARD.encode(picture);
+    let names: Vec<String> = (0..6).map(|at| format!("plot{at}.png")).collect();
+    let files: Vec<Value> = names
+        .iter()
+        .map(|path| json!({"path": path, "base64": picture}))
+        .collect();
+    let code: String = names.iter().map(|path| format!("touch {path}\n")).collect();
+    for mut more in [json!({}), json!({"session": world.open(json!({})).await})] {
+        more["files"] = Value::from(files.clone());
+        let answer = world.run_with(&code, more).await;
+        let further = answer.further();
+        let shown = further.iter().filter(|block| block["type"] == "image");
+        assert_eq!(shown.count(), 4, "four megabytes and no more");
+        let artifacts = answer.ok()["artifacts"].as_array().unwrap();
+        let kept = artifacts.iter().filter(|it| it["artifact_id"].is_string());
+        assert_eq!(kept.count(), names.len());
+    }
+}

@@ -185,11 +185,12 @@ pub async fn serve(
         // (Python's at 1 MiB), and a picture or a piece of a file is larger.
         .with_json_response(true)
         .with_cancellation_token(stop.clone());
-    let sessions = Arc::new(Sessions::new(options.silence));
+    let under_way = UnderWay::default();
+    let sessions = Arc::new(Sessions::new(options.silence, under_way.clone()));
     let door = Arc::new(Door {
         token,
         mcp: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
-        under_way: UnderWay::default(),
+        under_way,
     });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();

@@ -25,7 +25,7 @@ use super::{
     super::message::{Envelope, Fault, MAX_UNDER_WAY_BYTES, REQUEST_BYTES},
     Body, refusal,
 };
-use crate::types::MIB;
+use crate::{tools::Room, types::MIB};
 
 /// The largest body of a request. Text and files beyond it go up in several calls.
 #[expect(clippy::cast_possible_truncation, reason = "four mebibytes")]
@@ -57,7 +57,7 @@ pub(super) struct UnderWay {
 }
 
 /// A session of the protocol, and the id of a request in it.
-type Key = (String, RequestId);
+pub(super) type Key = (String, RequestId);
 
 impl Default for UnderWay {
     fn default() -> Self {
@@ -75,7 +75,13 @@ impl UnderWay {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, key: Key) -> Option<Id> {
+    /// The sessions of the protocol that have a request under way.
+    pub(super) fn sessions(&self) -> HashSet<String> {
+        let taken = self.taken();
+        taken.iter().map(|(session, _)| session.clone()).collect()
+    }
+
+    pub(super) fn take(&self, key: Key) -> Option<Id> {
         self.taken().insert(key.clone()).then(|| Id {
             under_way: self.clone(),
             key,
@@ -92,7 +98,7 @@ impl UnderWay {
 }
 
 /// An id that is taken, until this is dropped.
-struct Id {
+pub(super) struct Id {
     under_way: UnderWay,
     key: Key,
 }
@@ -120,6 +126,8 @@ struct Held(Arc<OnceLock<Hold>>);
 pub(super) struct Vetting {
     refused: Arc<Mutex<Option<Response<Body>>>>,
     held: Held,
+    /// Where its answer's place is kept.
+    room: Room,
 }
 
 impl Vetting {
@@ -131,7 +139,9 @@ impl Vetting {
         under_way: UnderWay,
     ) -> Request<impl hyper::body::Body<Data = Bytes, Error = &'static str> + Send + 'static> {
         // The SDK keeps a request's extensions for as long as its handler runs, whether anybody waits for it or not.
-        request.extensions_mut().insert(self.held.clone());
+        let extensions = request.extensions_mut();
+        extensions.insert(self.held.clone());
+        extensions.insert(self.room.clone());
         let vetting = self.clone();
         request.map(|body| {
             StreamBody::new(stream::once(async move {
@@ -154,7 +164,7 @@ impl Vetting {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer: the SDK's, or why it was not asked. What the message holds is held until its answer is gone.
+    /// The answer: the SDK's, or why it was not asked. What the message holds is held until its answer was read.
     pub(super) fn answer(self, answer: Response<Body>) -> Response<Body> {
         if let Some(refused) = self.refused().take() {
             return refused;
@@ -164,11 +174,30 @@ impl Vetting {
         }
         answer.map(|body| {
             body.map_frame(move |frame| {
-                let _until_then = &self.held;
-                frame
+                frame.map_data(|bytes| {
+                    Bytes::from_owner(Unread {
+                        bytes,
+                        _held: self.held.clone(),
+                        _room: self.room.clone(),
+                    })
+                })
             })
             .boxed()
         })
+    }
+}
+
+/// A part of an answer, which is dropped once it was written: the HTTP library drops the body itself as soon as it has
+/// taken all of it, and may keep megabytes for a client that does not read.
+struct Unread {
+    bytes: Bytes,
+    _held: Held,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -183,10 +212,11 @@ async fn vet(
             .size_hint()
             .upper()
             .is_some_and(|most| most <= SMALL_BODY_BYTES);
-        let place = match is_small {
-            true => None,
+        let place = if is_small {
+            None
+        } else {
             // It is never closed.
-            false => Arc::clone(&under_way.large).acquire_owned().await.ok(),
+            Arc::clone(&under_way.large).acquire_owned().await.ok()
         };
         (Limited::new(body, MAX_BODY_BYTES).collect().await, place)
     };

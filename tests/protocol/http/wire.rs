@@ -10,7 +10,7 @@ use belljar::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -124,7 +124,10 @@ impl Http {
         let text = format!(
             "{start} HTTP/1.1\r\nContent-Length: {length}\r\n{more}Connection: close\r\n\r\n{body}"
         );
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // Small, so that what nobody reads stays with the server.
+        socket.set_recv_buffer_size(64 * 1024).unwrap();
+        let mut stream = socket.connect(self.addr).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
         stream
     }
