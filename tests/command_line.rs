@@ -1,10 +1,6 @@
 //! What people read of the program itself on a bad day: what happened, why, what to do. No daemon is needed.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::{
     fs,
