@@ -1,5 +1,5 @@
-//! What clumsy clients cost the program itself: its peak memory, as the kernel counts it, stays below a named figure.
-//! On a real Docker daemon with the image `belljar/bash:latest`; without one these tests fail, and say so.
+//! What clumsy clients, and programs that print without measure, cost the server itself: its peak memory, as the kernel
+//! counts it, stays below a named figure. On a real Docker daemon with the image `belljar/bash:latest`; without one these tests fail, and say so.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_mins(5);
 const MAX_PEAK_UNREAD_KIB: u64 = 160 * 1024;
 /// The same for a client that writes lines as large as it likes: one line of the largest, and what it is read into.
 const MAX_PEAK_LINE_KIB: u64 = 320 * 1024;
+
+/// The same for programs that print without measure: what it has anyway, and the window and buffers of one run.
+const MAX_PEAK_PRINT_KIB: u64 = 96 * 1024;
 
 /// A server process whose answers are read when the test says so, or never.
 struct Server {
@@ -288,5 +291,29 @@ fn lines_of_any_size_and_shape_cost_no_more_than_the_largest_that_may_be() {
         server.next();
     }
     server.assert_peak("heavy messages", MAX_PEAK_LINE_KIB);
+    server.pings();
+}
+
+#[test]
+fn programs_that_print_without_measure_cost_little_and_are_counted() {
+    let state = tempfile::tempdir().unwrap();
+    let mut server = Server::start(state.path());
+    let lines = "head -c 1073741824 /dev/zero | tr '\\0' '\\n'";
+    let no_end = "head -c 104857600 /dev/zero | tr '\\0' x";
+    let tiny = "dd if=/dev/zero bs=1 count=1000000 status=none";
+    for (what, code, output_kib, status, bytes) in [
+        ("1 GiB", lines, 16 << 10, "output_limit", 16 << 20),
+        ("no end of a line", no_end, 256 << 10, "exited", 104_857_600),
+        ("a million writes", tiny, 16 << 10, "exited", 1_000_000),
+    ] {
+        let mut call = run(1, code);
+        call["params"]["arguments"]["limits"] = json!({"output_kib": output_kib});
+        server.say(&call);
+        let answer = server.next();
+        let told = &answer["result"]["structuredContent"];
+        assert_eq!(told["status"], status, "{what}: {answer:.1000}");
+        assert_eq!(told["stdout"]["bytes"], bytes, "{what}: {answer:.1000}");
+        server.assert_peak(what, MAX_PEAK_PRINT_KIB);
+    }
     server.pings();
 }

@@ -24,6 +24,8 @@ use crate::server::{Server, Way, command, until_none};
 pub(crate) const GIVEN: u64 = 100_000;
 /// Promises of each kind that a look puts to the test by a call; the store itself is looked through whole.
 const ASKED: usize = 4;
+/// How long after a start anything of the dead may still be there, as SECURITY.md says.
+const PROMISED: Duration = Duration::from_secs(30);
 /// How often a program is tried whose sandbox is given up.
 const TRIES: usize = 3;
 /// The age at which a dead server's lock file is old enough to go, and more.
@@ -144,6 +146,11 @@ impl World {
             blobs.difference(&named).cloned().collect()
         });
         self.longest = self.longest.max(started.elapsed());
+        assert!(
+            self.longest <= PROMISED,
+            "gone only after {:?}",
+            self.longest
+        );
         self.keeps_promises(&mut server.client);
         self.the_store_is_whole();
         self.the_record_is_whole();

@@ -2,12 +2,23 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use belljar::engine::guest_binary::Architecture;
 use belljar::engine::tether::RunEvent;
-use belljar::engine::tether::message::{EndedBy, ExitStatus, RunSpec};
+use belljar::engine::tether::message::{EndedBy, ExitStatus, FromHello, Hello, Request, RunSpec};
+use belljar_wire::PROTOCOL;
+use belljar_wire::frame::{FrameReader, FrameWriter};
+use belljar_wire::limits::{MAX_REPLY, MAX_REQUEST};
+use belljar_wire::mux::{self, Side};
+use futures_util::AsyncReadExt as _;
+use tokio::time::timeout;
+use tokio_util::compat::TokioAsyncReadCompatExt as _;
 
 use crate::harness::{Sandbox, container, daemon_architecture, guest_file, hear, spec};
+
+/// Several times what the guest waits for a ping.
+const SILENCE: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn out_of_memory_takes_the_program_and_not_the_guest() {
@@ -77,6 +88,31 @@ async fn a_container_that_nobody_greets_ends() {
     let held_open = client.stdin.take();
     assert_eq!(client.wait().await.unwrap().code(), Some(0));
     drop(held_open);
+}
+
+/// A server that hangs, or whose host is gone, closes nothing.
+#[tokio::test]
+async fn a_container_whose_server_falls_silent_ends() {
+    let guest = guest_file(daemon_architecture());
+    let mut client = container(&guest).spawn().unwrap();
+    let (read, write) = (client.stdout.take().unwrap(), client.stdin.take().unwrap());
+    let io = tokio::io::join(read, write).compat();
+    let (opener, _gate, driver) = mux::connect(io, Side::Server);
+    let driver = tokio::spawn(driver);
+    let (read, write) = opener.open().await.unwrap().split();
+    let mut reader = FrameReader::new(read, MAX_REPLY);
+    let mut writer = FrameWriter::new(write, MAX_REQUEST);
+    let hello = Request::Hello(Hello { protocol: PROTOCOL });
+    writer.send(&hello).await.unwrap();
+    let answer = reader.next().await.unwrap().expect("an answer");
+    let answer: FromHello = answer.message().unwrap();
+    assert!(matches!(answer, FromHello::Ready(_)), "{answer:?}");
+    // And not one ping.
+    let ended = timeout(SILENCE, client.wait()).await;
+    let ended = ended.expect("it ends by itself").unwrap();
+    assert_eq!(ended.code(), Some(0));
+    drop((reader, writer));
+    driver.abort();
 }
 
 #[test]

@@ -117,12 +117,22 @@ fn a_guest_that_lies_while_it_waits() {
         }
         let before = world.mark();
         world.liar(number);
-        let run = json!({"language": "bash", "code": "echo well", "timeout_seconds": 5});
+        let run = json!({"language": "bash", "code": "echo honest", "timeout_seconds": 5});
         // Past those that waited before, into those that lie.
-        let said: Vec<_> = (0..5).map(|_| ran(&mut world, &run).status).collect();
+        let answers: Vec<_> = (0..5).map(|_| ran(&mut world, &run)).collect();
+        let said: Vec<_> = answers.iter().map(|answer| &*answer.status).collect();
         let peak = world.peak_since(before);
         let _ = writeln!(table, "| {} | {} | {peak:.1} |", lie.name, said.join(", "));
         assert!(peak <= BOUND_MIB, "{table}");
+        for answer in &answers {
+            let known = ["exited", "sandbox_lost"].contains(&&*answer.status);
+            assert!(known, "{}: {}", lie.name, answer.result);
+        }
+        // A liar runs nothing, and prints what it always prints.
+        let honest =
+            |answer: &&Answer| answer.result["structuredContent"]["stdout"]["text"] == "honest\n";
+        let liars = answers.len() - answers.iter().filter(honest).count();
+        assert!(liars > 0, "{}: nobody met a liar", lie.name);
         world.honest_guest();
         // Those that still lie are used up or removed, and then it is as it was.
         until("calls are served again", || {
