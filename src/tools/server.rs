@@ -4,6 +4,7 @@
 use std::{fmt::Write as _, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
+use hyper::http::request::Parts;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -118,7 +119,10 @@ its own network does not change.",
             // Whoever took it back gets no answer.
             () = context.ct.cancelled() => None,
         };
-        match context.extensions.get::<Room>() {
+        // Over HTTP it comes with the request's head.
+        let head = context.extensions.get::<Parts>();
+        let room = context.extensions.get::<Room>();
+        match room.or(head.and_then(|head| head.extensions.get())) {
             Some(room) => {
                 room.keep(place);
                 None

@@ -7,6 +7,7 @@
 mod patient;
 mod sessions;
 mod token;
+mod unread;
 mod vetted;
 
 use std::{
@@ -40,12 +41,13 @@ pub use self::token::{Token, TokenError};
 use self::{
     patient::Patient,
     sessions::Sessions,
+    unread::Unread,
     vetted::{MAX_BODY_BYTES, Taken, Vetting},
 };
 use crate::{
     broker::Broker,
     config::{Settings, StructuredContent},
-    tools::Server,
+    tools::{Room, Server},
 };
 
 /// Where the protocol is spoken.
@@ -153,6 +155,7 @@ struct Door {
     token: Token,
     mcp: StreamableHttpService<Server, Sessions>,
     taken: Taken,
+    unread: Unread,
 }
 
 /// Serves whoever shows `token` until `stop` fires.
@@ -184,6 +187,7 @@ pub async fn serve(
         token,
         mcp: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
         taken: Taken::default(),
+        unread: Unread::default(),
     });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
@@ -223,12 +227,13 @@ async fn converse(stream: TcpStream, door: Arc<Door>, stop: CancellationToken) {
         tracing::debug!(%error, "a connection was lost at once");
         return;
     }
+    let patient = Patient::new(stream, door.unread.clone());
     let service = service_fn(move |request| answer(Arc::clone(&door), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        .serve_connection(TokioIo::new(patient), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -263,8 +268,11 @@ async fn answer(
     let session = request.headers().get(SESSION_HEADER);
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let vetting = Vetting::default();
+    let room = Room::default();
+    request.extensions_mut().insert(room.clone());
     let request = request.map(|body| vetting.body(body, session, door.taken.clone()));
-    Ok(vetting.answer(door.mcp.handle(request).await))
+    let answer = vetting.answer(door.mcp.handle(request).await);
+    Ok(answer.map(|body| door.unread.bounded(body, room)))
 }
 
 /// The headers travel with the request, and a log at its most talkative would show them.
