@@ -62,6 +62,7 @@ faults: ## Every fault at every step, and daemons and disks that are stopped, ki
 
 faults-here: images
 	$(CARGO) test --test faults -- --include-ignored --test-threads 1 --nocapture
+	$(CARGO) test --test clumsy -- --ignored --nocapture
 
 test-all: ## The same, 200 kills, every fault, the documentation, the dependencies' rules and the black-box checks
 	@$(ENGINE) --for-tests $(MAKE) --no-print-directory test-all-here

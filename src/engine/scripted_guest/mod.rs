@@ -3,7 +3,7 @@
 //! It speaks the protocol over an in-memory stream, keeps a workspace in a map, and takes the text
 //! of a "program" for a script of its own (see [`script`]), in which it can also be told to lie. Some
 //! paths make it lie as well: writing `lie/early`, `lie/stall` or `lie/path`, reading `lie/more` (once
-//! it is there), listing `lie`; and so do commands of an interpreter that is to wait (see `warm`) and certificates to trust (see
+//! it is there), listing `lie`; `lie/drip` moves little by little whichever way, and `slow` comes out in ten pieces; and so do commands of an interpreter that is to wait (see `warm`) and certificates to trust (see
 //! `egress`). It must never be part of a sandbox: it runs nothing and isolates nothing.
 
 mod egress;
@@ -17,6 +17,7 @@ use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
+use std::time::Duration;
 
 use belljar_wire::PROTOCOL;
 use belljar_wire::frame::{FrameError, FrameReader, FrameWriter, Kind};
@@ -37,6 +38,8 @@ use egress::Egress;
 const PIPE: usize = 64 * 1024;
 /// The uid that it claims to run as.
 pub const UID: u32 = 52_000;
+/// How long it takes for each piece of a file that drips.
+const DRIP: Duration = Duration::from_secs(20);
 /// The modification time of every file.
 const MODIFIED_MS: i64 = 1_700_000_000_000;
 
@@ -263,6 +266,9 @@ impl Guest {
         }
         let mut bytes = Vec::new();
         while u64::try_from(bytes.len()).unwrap_or(u64::MAX) < request.size {
+            if request.path == b"lie/drip" {
+                tokio::time::sleep(DRIP).await;
+            }
             let frame = reader.next().await?.ok_or(FrameError::Truncated)?;
             if frame.kind != Kind::Data {
                 return Ok(Err(GuestError::Malformed));
@@ -301,6 +307,19 @@ impl Guest {
             .min(bytes.len());
         let length = usize::try_from(request.length).unwrap_or(usize::MAX);
         let rest = &bytes[start..];
+        let drip = match request.path.as_slice() {
+            b"lie/drip" => Some(1),
+            b"slow" => Some(rest.len() / 10),
+            _ => None,
+        };
+        if let Some(size) = drip {
+            for piece in rest.chunks(size) {
+                tokio::time::sleep(DRIP).await;
+                writer.send_bytes(Kind::Data, piece).await?;
+            }
+            writer.send(&ReadEnd::Complete).await?;
+            return writer.close().await;
+        }
         writer
             .send_bytes(Kind::Data, &rest[..length.min(rest.len())])
             .await?;
@@ -312,6 +331,12 @@ impl Guest {
         if request.path == b"lie" {
             loop {
                 writer.send(&FromList::Entry(entry(b"again", b""))).await?;
+            }
+        }
+        if request.path == b"lie/drip" {
+            loop {
+                tokio::time::sleep(DRIP).await;
+                writer.send(&FromList::Entry(entry(b"drop", b""))).await?;
             }
         }
         let mut prefix = request.path.clone();

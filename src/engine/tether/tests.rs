@@ -294,6 +294,41 @@ async fn every_lie_about_files_is_caught() {
     tether.lost().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_file_or_a_listing_that_drips_is_given_up_and_a_slow_one_is_not() {
+    let stalled = |error| matches!(error, TetherError::Violation(Violation::Stalled));
+    let began = tokio::time::Instant::now();
+    let (tether, workspace) = connect(Greeting::Proper).await.unwrap();
+    workspace.put("lie/drip", &[7; 1000]);
+    let mut file = tether.read(b"lie/drip", 0, 1000).await.unwrap();
+    assert_eq!(file.next().await.unwrap().unwrap().len(), 1);
+    assert!(stalled(file.next().await.unwrap_err()));
+    let (tether, _) = connect(Greeting::Proper).await.unwrap();
+    let size = 10_000_000;
+    let written = tether.write(b"lie/drip", size, tokio::io::repeat(0)).await;
+    assert!(stalled(written.unwrap_err()));
+    let (tether, _) = connect(Greeting::Proper).await.unwrap();
+    let listed = tether.list(b"lie/drip", 1000, Hidden::List).await;
+    assert!(stalled(listed.unwrap_err()));
+    assert!(
+        began.elapsed() < 6 * STALL_DEADLINE,
+        "{:?}",
+        began.elapsed()
+    );
+
+    let (tether, workspace) = connect(Greeting::Proper).await.unwrap();
+    let content = vec![7; 20_000_000];
+    workspace.put("slow", &content);
+    let began = tokio::time::Instant::now();
+    let mut file = tether.read(b"slow", 0, u64::MAX).await.unwrap();
+    let mut count = 0;
+    while let Some(bytes) = file.next().await.unwrap() {
+        count += bytes.len();
+    }
+    assert_eq!(count, content.len());
+    assert!(began.elapsed() > 5 * STALL_DEADLINE);
+}
+
 #[tokio::test]
 async fn a_lost_connection_fails_what_is_asked_of_it() {
     let (tether, _) = tether().await;

@@ -7,6 +7,7 @@
 mod patient;
 mod sessions;
 mod token;
+mod unread;
 mod vetted;
 
 use std::{
@@ -40,6 +41,7 @@ pub use self::token::{Token, TokenError};
 use self::{
     patient::Patient,
     sessions::Sessions,
+    unread::Unread,
     vetted::{MAX_BODY_BYTES, UnderWay, Vetting},
 };
 use crate::{
@@ -159,6 +161,7 @@ struct Door {
     token: Token,
     mcp: StreamableHttpService<Server, Sessions>,
     under_way: UnderWay,
+    unread: Unread,
 }
 
 /// Serves whoever shows `token` until `stop` fires.
@@ -185,12 +188,12 @@ pub async fn serve(
         // (Python's at 1 MiB), and a picture or a piece of a file is larger.
         .with_json_response(true)
         .with_cancellation_token(stop.clone());
-    let under_way = UnderWay::default();
-    let sessions = Arc::new(Sessions::new(options.silence, under_way.clone()));
+    let sessions = Arc::new(Sessions::new(options.silence));
     let door = Arc::new(Door {
         token,
         mcp: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
-        under_way,
+        under_way: UnderWay::default(),
+        unread: Unread::default(),
     });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let connections = TaskTracker::new();
@@ -230,12 +233,13 @@ async fn converse(stream: TcpStream, door: Arc<Door>, stop: CancellationToken) {
         tracing::debug!(%error, "a connection was lost at once");
         return;
     }
+    let patient = Patient::new(stream, door.unread.clone());
     let service = service_fn(move |request| answer(Arc::clone(&door), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        .serve_connection(TokioIo::new(patient), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -271,7 +275,8 @@ async fn answer(
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let vetting = Vetting::default();
     let request = vetting.request(request, session, door.under_way.clone());
-    Ok(vetting.answer(door.mcp.handle(request).await))
+    let answer = door.mcp.handle(request).await;
+    Ok(vetting.answer(answer, &door.unread))
 }
 
 /// The headers travel with the request, and a log at its most talkative would show them.

@@ -11,24 +11,30 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
+
+use super::unread::Unread;
 
 /// How long a client may take nothing of what waits for it. Stops connections that ask and do not read from keeping
 /// their answers, which may be megabytes, and their places.
 pub(super) const UNREAD_DEADLINE: Duration = Duration::from_mins(1);
+/// The same while answers to others wait for it. Stops a crowd that does not read from holding up those who do.
+const PRESSED_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A stream that fails when its other end takes nothing for [`UNREAD_DEADLINE`].
+/// A stream that fails when its other end takes nothing for [`UNREAD_DEADLINE`], or [`PRESSED_DEADLINE`].
 pub(super) struct Patient<S> {
     stream: S,
-    /// Since when it has taken nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
+    unread: Unread,
+    /// Since when it has taken nothing, and when to look at that again.
+    stalled: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S, unread: Unread) -> Self {
         Self {
             stream,
+            unread,
             stalled: None,
         }
     }
@@ -42,14 +48,19 @@ impl<S> Patient<S> {
             self.stalled = None;
             return step;
         }
-        let since = self
+        let (since, look) = self
             .stalled
-            .get_or_insert_with(|| Box::pin(sleep(UNREAD_DEADLINE)));
-        ready!(since.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client does not read its answer",
-        )))
+            .get_or_insert_with(|| (Instant::now(), Box::pin(sleep(PRESSED_DEADLINE))));
+        loop {
+            ready!(look.as_mut().poll(context));
+            if self.unread.is_full() || since.elapsed() >= UNREAD_DEADLINE {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the client does not read its answer",
+                )));
+            }
+            look.as_mut().reset(Instant::now() + PRESSED_DEADLINE);
+        }
     }
 }
 
@@ -105,7 +116,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_reads_slowly_is_served_and_who_does_not_read_is_cut_off() {
         let (mut ours, theirs) = tokio::io::duplex(1);
-        let mut patient = Patient::new(theirs);
+        let mut patient = Patient::new(theirs, Unread::default());
         let writing = tokio::spawn(async move { patient.write_all(b"abcd").await });
         for _ in 0..3 {
             tokio::time::sleep(UNREAD_DEADLINE * 3 / 4).await;
@@ -113,7 +124,18 @@ mod tests {
         }
         writing.await.unwrap().unwrap();
         let (_ours, theirs) = tokio::io::duplex(1);
-        let error = Patient::new(theirs).write_all(b"abcd").await.unwrap_err();
+        let mut patient = Patient::new(theirs, Unread::default());
+        let error = patient.write_all(b"abcd").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_others_wait_who_does_not_read_is_cut_off_sooner() {
+        let unread = Unread::full();
+        let (_ours, theirs) = tokio::io::duplex(1);
+        let began = Instant::now();
+        let mut patient = Patient::new(theirs, unread);
+        patient.write_all(b"abcd").await.unwrap_err();
+        assert!(began.elapsed() < UNREAD_DEADLINE / 2);
     }
 }

@@ -4,7 +4,9 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -21,20 +23,15 @@ use rmcp::{
 };
 use tokio::time::Instant;
 
-use super::vetted::UnderWay;
-
 /// Clients of older revisions at a time. Each costs a task and buffers until it says goodbye or falls silent:
-/// stops a client that only ever says hello from filling the memory.
+/// stops a client that only ever says hello from filling the memory. Beyond it the one that has been silent longest goes:
+/// such a client keeps nobody out either.
 const MAX_SESSIONS: usize = 256;
-/// How long a client must have been silent, with nothing under way, before it makes room for another one. Stops clients
-/// that say hello before each call and never goodbye from keeping everybody out for longer; and a burst of them from
-/// throwing out who has just come. Who was thrown out is told that its session is gone, and says hello again.
-const LEAST_SILENCE: Duration = Duration::from_mins(1);
 
 /// Why there is no such session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    /// There are too many.
+    /// There are too many, and all of them wait for something.
     #[error("{MAX_SESSIONS} clients are connected: no more are taken")]
     Full,
     /// What the SDK says.
@@ -45,36 +42,92 @@ pub(super) enum SessionsError {
 /// The SDK's sessions, bounded.
 pub(super) struct Sessions {
     local: LocalSessionManager,
-    /// When each was last heard of.
-    heard: Mutex<HashMap<SessionId, Instant>>,
-    under_way: UnderWay,
+    uses: Uses,
+    /// Held while one is made, so that there are never more than may be.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// When each session was last heard of, and on how many streams its client waits.
+#[derive(Clone, Default)]
+struct Uses(Arc<Mutex<HashMap<SessionId, Use>>>);
+
+#[derive(Clone, Copy)]
+struct Use {
+    last: Instant,
+    streams: usize,
+}
+
+impl Uses {
+    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+        // Nothing that can panic happens under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self, id: &SessionId) {
+        if let Some(known) = self.map().get_mut(id) {
+            known.last = Instant::now();
+        }
+    }
+
+    /// The one that has been silent longest, of those on which nobody waits.
+    fn most_silent(&self) -> Option<SessionId> {
+        let map = self.map();
+        let idle = map.iter().filter(|(_, known)| known.streams == 0);
+        let silent = idle.min_by_key(|(_, known)| known.last);
+        silent.map(|(id, _)| id.clone())
+    }
+
+    /// A stream of this session's.
+    fn waiting<S>(&self, id: &SessionId, stream: S) -> Waiting<S> {
+        if let Some(known) = self.map().get_mut(id) {
+            known.streams += 1;
+        }
+        Waiting {
+            stream: Box::pin(stream),
+            uses: self.clone(),
+            id: id.clone(),
+        }
+    }
+}
+
+/// A stream on which a client waits.
+struct Waiting<S> {
+    stream: Pin<Box<S>>,
+    uses: Uses,
+    id: SessionId,
+}
+
+impl<S: Stream> Stream for Waiting<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.stream.as_mut().poll_next(context)
+    }
+}
+
+impl<S> Drop for Waiting<S> {
+    fn drop(&mut self) {
+        if let Some(known) = self.uses.map().get_mut(&self.id) {
+            known.last = Instant::now();
+            known.streams -= 1;
+        }
+    }
 }
 
 impl Sessions {
     /// Sessions that end after `idle` without a word from their clients.
-    pub(super) fn new(idle: Duration, under_way: UnderWay) -> Self {
+    pub(super) fn new(idle: Duration) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(idle);
         Self {
             local,
-            heard: Mutex::default(),
-            under_way,
+            uses: Uses::default(),
+            making: tokio::sync::Mutex::default(),
         }
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<SessionId, Instant>> {
-        // Nothing that can panic happens under the lock.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The one that has been silent for longest, if that is long and nothing of it is under way.
-    fn forgotten(&self) -> Option<SessionId> {
-        let busy = self.under_way.sessions();
-        let heard = self.heard();
-        let idle = heard.iter().filter(|(id, _)| !busy.contains(&***id));
-        idle.min_by_key(|(_, since)| **since)
-            .filter(|(_, since)| since.elapsed() >= LEAST_SILENCE)
-            .map(|(id, _)| id.clone())
+    async fn count(&self) -> usize {
+        self.local.sessions.read().await.len()
     }
 }
 
@@ -83,13 +136,18 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        if self.local.sessions.read().await.len() >= MAX_SESSIONS {
-            let forgotten = self.forgotten().ok_or(SessionsError::Full)?;
-            tracing::debug!("a client that was silent for long makes room for another one");
-            self.close_session(&forgotten).await?;
+        let _one_at_a_time = self.making.lock().await;
+        while self.count().await >= MAX_SESSIONS {
+            let silent = self.uses.most_silent().ok_or(SessionsError::Full)?;
+            tracing::debug!("a client that is silent makes room for another");
+            self.close_session(&silent).await?;
         }
         let (id, transport) = self.local.create_session().await?;
-        self.heard().insert(id.clone(), Instant::now());
+        let new = Use {
+            last: Instant::now(),
+            streams: 0,
+        };
+        self.uses.map().insert(id.clone(), new);
         Ok((id, transport))
     }
 
@@ -101,16 +159,13 @@ impl SessionManager for Sessions {
         Ok(self.local.initialize_session(id, message).await?)
     }
 
-    /// The SDK asks before everything that it does for a client.
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionsError> {
-        if let Some(since) = self.heard().get_mut(id) {
-            *since = Instant::now();
-        }
+        self.uses.heard(id);
         Ok(self.local.has_session(id).await?)
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
-        self.heard().remove(id);
+        self.uses.map().remove(id);
         Ok(self.local.close_session(id).await?)
     }
 
@@ -119,7 +174,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        Ok(self.local.create_stream(id, message).await?)
+        let stream = self.local.create_stream(id, message).await?;
+        Ok(self.uses.waiting(id, stream))
     }
 
     async fn accept_message(
@@ -134,7 +190,8 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        Ok(self.local.create_standalone_stream(id).await?)
+        let stream = self.local.create_standalone_stream(id).await?;
+        Ok(self.uses.waiting(id, stream))
     }
 
     async fn resume(
@@ -142,7 +199,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        Ok(self.local.resume(id, last_event_id).await?)
+        let stream = self.local.resume(id, last_event_id).await?;
+        Ok(self.uses.waiting(id, stream))
     }
 }
 
@@ -150,48 +208,42 @@ impl SessionManager for Sessions {
 mod tests {
     use super::*;
 
-    fn sessions() -> Sessions {
-        Sessions::new(Duration::from_hours(1), UnderWay::default())
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn there_are_only_so_many() {
-        let sessions = sessions();
-        let mut open = Vec::new();
-        for _ in 0..MAX_SESSIONS {
-            open.push(sessions.create_session().await.unwrap());
-        }
-        assert!(matches!(
-            sessions.create_session().await,
-            Err(SessionsError::Full)
-        ));
-        sessions.close_session(&open[0].0).await.unwrap();
-        assert!(sessions.create_session().await.is_ok());
-        assert_eq!(sessions.heard().len(), MAX_SESSIONS);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_is_silent_for_longest_and_waits_for_nothing_makes_room() {
-        let sessions = sessions();
+    async fn there_are_only_so_many_and_the_most_silent_one_makes_room() {
+        let sessions = Sessions::new(Duration::from_mins(1));
         let mut open = Vec::new();
         for _ in 0..MAX_SESSIONS {
             open.push(sessions.create_session().await.unwrap());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        tokio::time::advance(LEAST_SILENCE - Duration::from_secs(1)).await;
-        assert!(sessions.has_session(&open[0].0).await.unwrap(), "it speaks");
-        let waits = sessions
-            .under_way
-            .take((open[1].0.to_string(), rmcp::model::RequestId::Number(7)));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        sessions.create_session().await.unwrap();
-        let mut gone = Vec::new();
-        for (at, (id, _)) in open.iter().enumerate() {
-            if !sessions.has_session(id).await.unwrap() {
-                gone.push(at);
-            }
+        // The first is heard of again, and somebody waits on the second.
+        assert!(sessions.has_session(&open[0].0).await.unwrap());
+        let waiting = sessions
+            .uses
+            .waiting(&open[1].0, futures_util::stream::pending::<()>());
+        open.push(sessions.create_session().await.unwrap());
+        assert_eq!(sessions.count().await, MAX_SESSIONS);
+        for (at, is_there) in [(0, true), (1, true), (2, false), (3, true)] {
+            let found = sessions.local.has_session(&open[at].0).await.unwrap();
+            assert_eq!(found, is_there, "{at}");
         }
-        assert_eq!(gone, [2]);
-        drop(waits);
+        drop(waiting);
+        // Nobody goes on whom somebody waits.
+        let ids: Vec<SessionId> = sessions.uses.map().keys().cloned().collect();
+        let all: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                sessions
+                    .uses
+                    .waiting(id, futures_util::stream::pending::<()>())
+            })
+            .collect();
+        assert!(matches!(
+            sessions.create_session().await,
+            Err(SessionsError::Full)
+        ));
+        drop(all);
+        assert!(sessions.create_session().await.is_ok());
+        assert_eq!(sessions.count().await, MAX_SESSIONS);
     }
 }

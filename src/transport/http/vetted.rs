@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     super::message::{Envelope, Fault, MAX_UNDER_WAY_BYTES, REQUEST_BYTES},
     Body, refusal,
+    unread::Unread,
 };
 use crate::{tools::Room, types::MIB};
 
@@ -57,7 +58,7 @@ pub(super) struct UnderWay {
 }
 
 /// A session of the protocol, and the id of a request in it.
-pub(super) type Key = (String, RequestId);
+type Key = (String, RequestId);
 
 impl Default for UnderWay {
     fn default() -> Self {
@@ -75,13 +76,7 @@ impl UnderWay {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sessions of the protocol that have a request under way.
-    pub(super) fn sessions(&self) -> HashSet<String> {
-        let taken = self.taken();
-        taken.iter().map(|(session, _)| session.clone()).collect()
-    }
-
-    pub(super) fn take(&self, key: Key) -> Option<Id> {
+    fn take(&self, key: Key) -> Option<Id> {
         self.taken().insert(key.clone()).then(|| Id {
             under_way: self.clone(),
             key,
@@ -119,7 +114,7 @@ struct Hold {
 /// What a message holds, once it was read. It goes with the request to its handler, and with the answer to the client:
 /// whoever has it last lets go.
 #[derive(Clone, Default)]
-struct Held(Arc<OnceLock<Hold>>);
+pub(super) struct Held(Arc<OnceLock<Hold>>);
 
 /// What becomes of a body, told to whoever answers.
 #[derive(Clone, Default)]
@@ -164,40 +159,13 @@ impl Vetting {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer: the SDK's, or why it was not asked. What the message holds is held until its answer was read.
-    pub(super) fn answer(self, answer: Response<Body>) -> Response<Body> {
+    /// The answer: the SDK's, or why it was not asked. What the message holds is held until the last of its answer was
+    /// taken.
+    pub(super) fn answer(self, answer: Response<Body>, unread: &Unread) -> Response<Body> {
         if let Some(refused) = self.refused().take() {
             return refused;
         }
-        if self.held.0.get().is_none() {
-            return answer;
-        }
-        answer.map(|body| {
-            body.map_frame(move |frame| {
-                frame.map_data(|bytes| {
-                    Bytes::from_owner(Unread {
-                        bytes,
-                        _held: self.held.clone(),
-                        _room: self.room.clone(),
-                    })
-                })
-            })
-            .boxed()
-        })
-    }
-}
-
-/// A part of an answer, which is dropped once it was written: the HTTP library drops the body itself as soon as it has
-/// taken all of it, and may keep megabytes for a client that does not read.
-struct Unread {
-    bytes: Bytes,
-    _held: Held,
-    _room: Room,
-}
-
-impl AsRef<[u8]> for Unread {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        answer.map(|body| unread.bounded(body, self.held, self.room))
     }
 }
 

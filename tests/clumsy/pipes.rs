@@ -1,19 +1,9 @@
-//! What clumsy clients, and programs that print without measure, cost the server itself: its peak memory, as the kernel
-//! counts it, stays below a named figure. On a real Docker daemon with the image `belljar/bash:latest`; without one these tests fail, and say so.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-#![cfg(target_os = "linux")]
+//! Clients at the pipes.
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,10 +13,11 @@ use std::{
 };
 
 use belljar::transport::stdio::{MAX_LINE_BYTES, MAX_UNREAD_BYTES};
+use belljar_test_client::{Process, left};
 use serde_json::{Value, json};
 
-/// How long anything may take before a test gives up. No test measures time.
-const PATIENCE: Duration = Duration::from_mins(5);
+use crate::{assert_peak, command, until};
+
 /// The most memory that the server may ever have held for a client that does not read, in KiB: what it has anyway, the
 /// answers that may lie unread, and those of calls that were under way.
 const MAX_PEAK_UNREAD_KIB: u64 = 160 * 1024;
@@ -38,7 +29,7 @@ const MAX_PEAK_PRINT_KIB: u64 = 96 * 1024;
 
 /// A server process whose answers are read when the test says so, or never.
 struct Server {
-    process: Child,
+    process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     state: PathBuf,
@@ -46,19 +37,16 @@ struct Server {
 
 impl Server {
     fn start(state: &Path) -> Self {
-        let config = state.join("belljar.toml");
-        fs::write(&config, "[pool]\nmax = 0\n").unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_belljar"))
-            .env("BELLJAR_STATE_DIR", state)
-            .env("BELLJAR_CONFIG", config)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut process = Process::start(
+            command(state)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null()),
+        )
+        .unwrap();
         let mut server = Self {
-            input: process.stdin.take().unwrap(),
-            output: BufReader::new(process.stdout.take().unwrap()),
+            input: process.child().stdin.take().unwrap(),
+            output: BufReader::new(process.child().stdout.take().unwrap()),
             process,
             state: state.to_owned(),
         };
@@ -88,50 +76,14 @@ impl Server {
         while self.next()["id"] != "ping" {}
     }
 
-    /// The most memory that it has ever held, in KiB.
-    fn peak_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-        let figure = line.and_then(|line| line.split_whitespace().nth(1));
-        figure.expect("a figure of the kernel's").parse().unwrap()
-    }
-
     #[track_caller]
     fn assert_peak(&self, what: &str, most: u64) {
-        let peak = self.peak_kib();
-        eprintln!("{what}: peak {} MiB", peak / 1024);
-        assert!(peak < most, "{what}: {peak} KiB, at most {most}");
+        assert_peak(&self.process, what, most);
     }
 
     /// How many lines of one action its log has.
     fn recorded(&self, action: &str) -> usize {
-        let name = format!("\"action\":\"{action}\"");
-        let logs = fs::read_dir(self.state.join("audit")).into_iter().flatten();
-        logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default())
-            .map(|text| text.matches(&name).count())
-            .sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // In good order: what a killed server leaves would wait for another one of the same state directory.
-        let pid = self.process.id().to_string();
-        let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
-        let end = Instant::now() + Duration::from_mins(1);
-        while Instant::now() < end && matches!(self.process.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(50));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        thread::sleep(Duration::from_millis(50));
+        left::recorded(&self.state, action).len()
     }
 }
 
