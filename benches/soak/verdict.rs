@@ -35,7 +35,8 @@ pub(crate) fn judge(soak: &Soak, end: &End) -> Vec<Finding> {
         let minute = soak.minutes.get(at);
         minute.map_or(0.0, |minute| minute.short(99).as_secs_f64())
     };
-    let slower = p99(soak.minutes.len().saturating_sub(1)) / p99(1);
+    let last = p99(soak.minutes.len().saturating_sub(1));
+    let slower = last / p99(1);
     // Each container that waits has a connection: the pool may be smaller or larger than it was.
     let own = |descriptors: u64, containers: u64| descriptors.saturating_sub(containers);
     let descriptors = (
@@ -87,7 +88,8 @@ pub(crate) fn judge(soak: &Soak, end: &End) -> Vec<Finding> {
                 "p99 of short runs in the last minute within {SLOWER} times that of the second"
             ),
             format!("{slower:.2} times"),
-            slower <= SLOWER,
+            // A minute without a short run shows nothing.
+            last > 0.0 && slower <= SLOWER,
         ),
         finding(
             "a stop leaves no container, no volume but the guest's, no file of its own",
