@@ -178,12 +178,12 @@ mod tests {
             open.push(sessions.create_session().await.unwrap());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        tokio::time::advance(LEAST_SILENCE - Duration::from_secs(1)).await;
+        tokio::time::advance(LEAST_SILENCE * 59 / 60).await;
         assert!(sessions.has_session(&open[0].0).await.unwrap(), "it speaks");
         let waits = sessions
             .under_way
             .take((open[1].0.to_string(), rmcp::model::RequestId::Number(7)));
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(LEAST_SILENCE / 60).await;
         sessions.create_session().await.unwrap();
         let mut gone = Vec::new();
         for (at, (id, _)) in open.iter().enumerate() {
