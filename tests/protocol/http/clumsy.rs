@@ -116,36 +116,3 @@ async fn what_requests_hold_is_bounded_over_all_connections_also_where_nobody_wa
     let more = &more["result"]["structuredContent"];
     assert_eq!(more["stdout"]["text"], "more\n", "{more}");
 }
-
-#[tokio::test]
-async fn large_answers_that_nobody_reads_are_few() {
-    let world = World::new().await;
-    let http = Http::on(&world).await;
-    let client = http.client(Era::Modern).await;
-    let session = client.tool("open_session", json!({"language": "bash"}));
-    let session = session.await.ok()["session"].clone();
-    // As text each byte is five, which is more than the system keeps for a connection that nobody reads.
-    let size = 2_900_000;
-    let base64 = BASE64_STANDARD.encode(vec![0; size]);
-    let file = json!({"session": session, "path": "f", "base64": base64});
-    client.tool("upload_file", file).await.ok();
-    let fetch = json!({"name": "fetch_artifact", "arguments": {
-        "session": session, "path": "f", "length": 4 << 20, "encoding": "text",
-    }});
-    let mut unread = Vec::new();
-    for _ in 0..5 {
-        unread.push(client.begin("tools/call", fetch.clone()).await);
-    }
-    until("some are answered", || {
-        world.lines("fetch_artifact").len() == 2
-    })
-    .await;
-    // Those after them come once these are read.
-    let begun = client.request("tools/list", json!({})).await;
-    assert!(begun["result"].is_object(), "what is small is answered");
-    assert_eq!(world.lines("fetch_artifact").len(), 2);
-    for stream in unread {
-        let read = reply(stream).await.message(7);
-        assert_eq!(read["result"]["structuredContent"]["length"], size);
-    }
-}
