@@ -24,7 +24,7 @@ use super::{
     tool::{self, Context, Name, Reach, Size},
 };
 use crate::{
-    broker::Broker,
+    broker::{Broker, Refusal},
     config::StructuredContent,
     types::{Caller, visible},
 };
@@ -113,11 +113,14 @@ its own network does not change.",
 
     /// Waits for a place for a large answer; what is returned must be held until there is one. Where the transport can
     /// tell when the answer was read, it holds the place itself.
-    async fn place(&self, context: &RequestContext<RoleServer>) -> Option<OwnedSemaphorePermit> {
+    async fn place(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let place = tokio::select! {
             place = self.places.take() => place,
-            // Whoever took it back gets no answer.
-            () = context.ct.cancelled() => None,
+            // A crowd that waits and hangs up must not have its answers made all at once, for nobody.
+            () = context.ct.cancelled() => return Err(Refusal::cancelled()),
         };
         // Over HTTP it comes with the request's head.
         let head = context.extensions.get::<Parts>();
@@ -125,9 +128,9 @@ its own network does not change.",
         match room.or(head.and_then(|head| head.extensions.get())) {
             Some(room) => {
                 room.keep(place);
-                None
+                Ok(None)
             }
-            None => place,
+            None => Ok(place),
         }
     }
 
@@ -196,7 +199,10 @@ impl ServerHandler for Server {
             ));
         };
         let _place = match name.answers_with() {
-            Size::Large => self.place(&context).await,
+            Size::Large => match self.place(&context).await {
+                Ok(place) => place,
+                Err(refusal) => return Ok(reply::refused(&refusal).into()),
+            },
             Size::Small => None,
         };
         Ok(self.answer(name, request, &context).await.into())
@@ -244,7 +250,7 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let _place = self.place(&context).await;
+        let _place = self.place(&context).await.map_err(ResourceError::from)?;
         let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri))
             .catch_unwind()
             .await;

@@ -20,7 +20,7 @@ use crate::{assert_peak, command, until};
 const TOKEN: &str = "clumsy-clumsy-clumsy-clumsy-clumsy";
 /// The most memory that the server may ever have held for clients that do not read, in KiB: what it has anyway, what is
 /// made at a time of large answers, which is several times what they are, and what may lie unread of them.
-const MAX_PEAK_UNREAD_KIB: u64 = 224 * 1024;
+const MAX_PEAK_UNREAD_KIB: u64 = 176 * 1024;
 /// The same for clients that say hello and go, or begin what they do not end.
 const MAX_PEAK_IDLE_KIB: u64 = 128 * 1024;
 /// How many clients crowd at a time: with the others fewer than there are places.
