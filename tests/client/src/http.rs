@@ -146,6 +146,6 @@ impl Door {
 pub fn reply(stream: &TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
     // What was cut off is no reply, however it was cut off.
-    let _ = stream.take(MAX_REPLY).read_to_end(&mut bytes);
+    let _ = io::copy(&mut stream.take(MAX_REPLY), &mut bytes);
     Reply::parse(&bytes)
 }
