@@ -60,7 +60,7 @@ impl Broker {
         &self,
         caller: &Caller,
         request: FetchRequest,
-        room: impl Future<Output = ()>,
+        room: impl Future<Output = Result<(), Refusal>>,
         cancelled: &CancellationToken,
     ) -> Result<(Fetched, Piece), Refusal> {
         let mut draft = Draft::new(Action::FetchArtifact, caller);
@@ -74,7 +74,7 @@ impl Broker {
         &self,
         caller: &Caller,
         request: &FetchRequest,
-        room: impl Future<Output = ()>,
+        room: impl Future<Output = Result<(), Refusal>>,
         cancelled: &CancellationToken,
         draft: &mut Draft,
     ) -> Result<(Fetched, Piece), Refusal> {
@@ -85,7 +85,7 @@ impl Broker {
                 request.offset, kept.bytes
             )));
         }
-        room.await;
+        room.await?;
         let length = request
             .length
             .unwrap_or(DEFAULT_PIECE_BYTES)

@@ -10,6 +10,8 @@ use rmcp::model::Extensions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::Refusal;
+
 /// Large answers at a time. Stops a client that asks for all its files at once from filling the memory with them.
 const MAX_LARGE_ANSWERS: usize = 2;
 
@@ -24,14 +26,20 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a place, which is kept in `room`; in vain where the request is taken back, since it gets no answer.
-    pub(super) async fn take(&self, room: &Room, cancelled: &CancellationToken) {
+    /// Waits for a place, which is kept in `room`. Refuses where the request is taken back meanwhile: a crowd that waits and
+    /// hangs up must not have its answers made all at once, for nobody.
+    pub(super) async fn take(
+        &self,
+        room: &Room,
+        cancelled: &CancellationToken,
+    ) -> Result<(), Refusal> {
         let place = tokio::select! {
             // It is never closed.
             place = Arc::clone(&self.0).acquire_owned() => place.ok(),
-            () = cancelled.cancelled() => None,
+            () = cancelled.cancelled() => return Err(Refusal::cancelled()),
         };
         room.keep(place);
+        Ok(())
     }
 }
 

@@ -221,7 +221,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let room = Room::of(&context.extensions);
-        self.places.take(&room, &context.ct).await;
+        let place = self.places.take(&room, &context.ct).await;
+        place.map_err(ResourceError::from)?;
         let read = AssertUnwindSafe(resources::read(&self.broker, &self.caller, &request.uri))
             .catch_unwind()
             .await;

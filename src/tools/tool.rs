@@ -48,8 +48,8 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// Waits for a place for a large answer, as the last thing before it is begun: who waits for something else meanwhile
     /// would keep the few places from everybody.
-    pub(super) async fn large_answer(&self) {
-        self.places.take(&self.room, &self.cancelled).await;
+    pub(super) async fn large_answer(&self) -> Result<(), Refusal> {
+        self.places.take(&self.room, &self.cancelled).await
     }
 
     /// Arguments that make no sense: refused, and recorded like every other decision.

@@ -405,8 +405,10 @@ fn ways_out(cells: &mut Vec<Cell>) {
                         _ => Expect::Ends("sandbox_lost", PARTIAL),
                     },
                     tier: match (act, breach) {
-                        (Act::AskIn, Breach::Cut | Breach::Stall) => Tier::Always,
-                        (Act::Ask, Breach::Pause | Breach::EndOut | Breach::EndIn) => Tier::Always,
+                        (Act::AskIn, Breach::Cut | Breach::Stall)
+                        | (Act::Ask, Breach::Pause | Breach::EndOut | Breach::EndIn) => {
+                            Tier::Always
+                        }
                         _ => Tier::Full,
                     },
                 });

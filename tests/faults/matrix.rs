@@ -179,14 +179,13 @@ fn deadline(cell: &Cell) -> u64 {
             Break::Call { step, fault, .. }
             | Break::RunAndCall(_, step, fault)
             | Break::Seeding(step, fault, _) => waits(step, fault),
-            Break::Every(_) => 0,
             // Pings, or what a file's request may be without a sign of life.
-            Break::Stream(Phase::Hello, _) => 0,
-            Break::Stream(_, Breach::Stall) if cell.act == Act::Overlong || cell.act.goes_out() => {
-                0
+            Break::Stream(phase, Breach::Stall)
+                if phase != Phase::Hello && cell.act != Act::Overlong && !cell.act.goes_out() =>
+            {
+                60
             }
-            Break::Stream(_, Breach::Stall) => 60,
-            Break::Stream(..) => 0,
+            Break::Stream(..) | Break::Every(_) => 0,
         }
 }
 

@@ -306,30 +306,23 @@ fn end(world: &mut World, lie: &Lie, begun: Begun) -> Answer {
     let result = world.answer(id);
     let failed = result["isError"] == true;
     let ran = result["structuredContent"]["status"].as_str();
-    let mut status = ran.unwrap_or("error").to_owned();
+    let status = ran.unwrap_or("error").to_owned();
     let Some(session) = begun.session else {
         return Answer { status, result };
     };
     // Whether the session is still there, in its own words.
     let after = world.call("close_session", &json!({"session": session}));
     let gone = after["isError"] == true;
-    match lie.call {
-        Call::FloodInSession => {
-            status += match gone {
-                true => ", and the session is lost",
-                false => ", and the session lives",
-            };
-        }
-        Call::List | Call::Fetch | Call::Upload => {
-            status = match (failed, gone) {
-                (true, true) => "sandbox_lost",
-                (true, false) => "refused",
-                (false, _) => "listed",
-            }
-            .to_owned();
-        }
-        _ => {}
-    }
+    let status = match lie.call {
+        Call::FloodInSession if gone => format!("{status}, and the session is lost"),
+        Call::FloodInSession => format!("{status}, and the session lives"),
+        Call::List | Call::Fetch | Call::Upload => match (failed, gone) {
+            (true, true) => "sandbox_lost".to_owned(),
+            (true, false) => "refused".to_owned(),
+            (false, _) => "listed".to_owned(),
+        },
+        _ => status,
+    };
     Answer {
         status,
         result: json!([result, after]),

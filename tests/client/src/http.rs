@@ -27,6 +27,9 @@ pub fn request(start: &str, head: &[(&str, &str)], body: &str) -> String {
     format!("{start} HTTP/1.1\r\nContent-Length: {length}\r\n{more}\r\n{body}")
 }
 
+/// More than the largest reply there is.
+const MAX_REPLY: u64 = 64 * 1024 * 1024;
+
 /// What came back.
 #[derive(Debug)]
 pub struct Reply {
@@ -140,9 +143,9 @@ impl Door {
 
 /// Everything that comes on a connection until its end, as a reply.
 #[must_use]
-pub fn reply(mut stream: &TcpStream) -> Option<Reply> {
+pub fn reply(stream: &TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
     // What was cut off is no reply, however it was cut off.
-    let _ = stream.read_to_end(&mut bytes);
+    let _ = io::copy(&mut stream.take(MAX_REPLY), &mut bytes);
     Reply::parse(&bytes)
 }

@@ -83,15 +83,15 @@ pub fn strangers(state: &Path, live: Option<&str>, dead: &BTreeSet<String>) -> B
         let inside = path.strip_prefix(state).unwrap();
         let mut parts = inside.iter().map(|part| part.to_str().unwrap());
         let known = match (parts.next().unwrap(), parts.next()) {
-            // The tests' own.
-            ("belljar.toml" | "log" | "docker.sock", None) => true,
+            // The tests' own, and what is kept.
+            ("belljar.toml" | "log" | "docker.sock", None)
+            | ("artifacts", Some("blobs" | "entries" | "gone" | "lock")) => true,
             ("audit", _) => path.extension().is_some_and(|end| end == "jsonl"),
             ("instances", _) => {
                 let id = name.split('.').next().unwrap();
                 let kinds = [format!("{id}.lock"), format!("{id}.ended")];
                 kinds.iter().any(|kind| kind == name) && (dead.contains(id) || live == Some(id))
             }
-            ("artifacts", Some("blobs" | "entries" | "gone" | "lock")) => true,
             ("artifacts", Some("tmp")) => ours && path.extension().is_some_and(|e| e == "lock"),
             _ => false,
         };

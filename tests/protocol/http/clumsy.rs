@@ -1,6 +1,5 @@
 //! Clumsy clients over HTTP: bodies that cannot be read, that never end, ids that are taken, connections that are dropped.
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
