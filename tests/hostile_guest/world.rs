@@ -147,12 +147,18 @@ impl World {
 
     /// Begins a run, and takes it back once it is on record, which it is when its sandbox is there.
     pub(crate) fn cancelled(&mut self, run: &Value) {
-        let begun = self.recorded("begin_run").len();
+        let begun = self.begun();
         let id = self.begin("run_code", run);
-        until("the run begins", || {
-            self.recorded("begin_run").len() > begun
-        });
+        until("the run begins", || self.begun() > begun);
         self.client.cancel(id);
+    }
+
+    /// How many programs and installers are on record from their begin.
+    pub(crate) fn begun(&self) -> usize {
+        let lines = left::audit(self.state.path());
+        let begins =
+            |line: &&Value| line["action"] == "begin_run" || line["action"] == "install_packages";
+        lines.iter().filter(begins).count()
     }
 
     /// The lines of the record about one action.
