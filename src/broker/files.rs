@@ -16,7 +16,7 @@ use crate::{
     audit::Action,
     engine::tether::message::{EntryKind, Hidden},
     policy::UploadAsk,
-    types::{Caller, Sha256, WorkspacePath},
+    types::{Caller, Sha256, WorkspacePath, clock},
 };
 
 /// Entries of one list. Stops a tree of a million files from filling the client's context.
@@ -167,7 +167,7 @@ impl Broker {
             bytes: file.bytes,
             sha256: file.sha256.to_string(),
             session: Some(lease.id().clone()),
-            expires_at: lease.expires_at().to_string(),
+            expires_at: clock::told(lease.expires_at()),
             path: file.path,
         };
         let written = tokio::select! {
@@ -250,7 +250,7 @@ fn uploaded(path: WorkspacePath, kept: &Entry) -> Uploaded {
         bytes: kept.bytes,
         sha256: kept.sha256.to_string(),
         session: None,
-        expires_at: kept.expires.to_string(),
+        expires_at: clock::told(kept.expires),
     }
 }
 

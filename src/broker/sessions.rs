@@ -16,7 +16,7 @@ use crate::{
     policy::SessionAsk,
     pool::Taken,
     session::Ended,
-    types::{Caller, RunId, SandboxId},
+    types::{Caller, RunId, SandboxId, clock},
 };
 
 /// How long whoever closes a session waits for its container to be gone. Stops a daemon that hangs from holding a caller
@@ -90,7 +90,7 @@ impl Broker {
         };
         Ok(Opening::Opened(Opened {
             session: opened.id,
-            expires_at: opened.expires_at.to_string(),
+            expires_at: clock::told(opened.expires_at),
             idle_seconds: idle.as_secs(),
             languages,
             image: launch.action().image.clone(),

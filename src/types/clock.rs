@@ -34,6 +34,12 @@ pub fn age_of(time: SystemTime) -> Duration {
     file_clock().duration_since(time).unwrap_or_default()
 }
 
+/// A time as callers are told it: RFC 3339, in whole seconds, never later than it is.
+#[must_use]
+pub fn told(time: Timestamp) -> String {
+    format!("{time:.0}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +49,11 @@ mod tests {
         let hour = Duration::from_hours(1);
         assert_eq!(age_of(file_clock() + hour), Duration::ZERO);
         assert!(age_of(file_clock() - hour) >= hour);
+    }
+
+    #[test]
+    fn a_time_is_told_in_whole_seconds() {
+        let time: Timestamp = "2026-11-30T10:31:59.999999999Z".parse().unwrap();
+        assert_eq!(told(time), "2026-11-30T10:31:59Z");
     }
 }
