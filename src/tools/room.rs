@@ -66,3 +66,30 @@ impl Room {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_taken_back_while_it_waits_gets_no_place_and_is_refused() {
+        let places = Places::default();
+        let going_on = CancellationToken::new();
+        let rooms: Vec<Room> = (0..MAX_LARGE_ANSWERS).map(|_| Room::default()).collect();
+        for room in &rooms {
+            places.take(room, &going_on).await.unwrap();
+        }
+        let (late, taken_back) = (Room::default(), CancellationToken::new());
+        let mut waiting = Box::pin(places.take(&late, &taken_back));
+        assert!(waiting.as_mut().now_or_never().is_none(), "all are taken");
+        taken_back.cancel();
+        assert!(waiting.await.is_err());
+        assert!(late.take().is_none());
+        drop(rooms);
+        let next = Room::default();
+        places.take(&next, &going_on).await.unwrap();
+        assert!(next.take().is_some());
+    }
+}

@@ -1,4 +1,5 @@
-//! The body of a request, read within bounds before the SDK reads it.
+//! The body of a request, read within bounds before the SDK reads it, and what requests hold of the memory until they are
+//! answered.
 //!
 //! The SDK polls a body only once `Host` and `Origin` are this machine's, so that reading it here, when it is polled,
 //! keeps that order. What it must never do is to hand on a body that was refused.
