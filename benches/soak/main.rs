@@ -51,6 +51,10 @@ const CLIENTS: usize = 8;
 const MINUTES: u64 = 20;
 /// The fewest: one to warm up, one to compare with, and the last.
 const LEAST_MINUTES: u64 = 3;
+/// The part of the minutes that warms the server up, at least one of them: one in so many. The C library's allocator
+/// keeps for each thread as much as its largest calls took, so memory is level only once every thread has had some of
+/// every kind. A leak goes on after it.
+const WARM_UP: u64 = 4;
 const MINUTE: Duration = Duration::from_mins(1);
 /// Between two samples while clients work.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -130,7 +134,7 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The minute of warming up, a rest, the others, a rest.
+/// The minutes of warming up, a rest, the others, a rest.
 fn run(server: &Server, port: u16, minutes: u64) -> anyhow::Result<Soak> {
     let shared = Arc::new(Shared::default());
     let place = Place { port };
@@ -141,7 +145,10 @@ fn run(server: &Server, port: u16, minutes: u64) -> anyhow::Result<Soak> {
             thread::spawn(move || work(&client, place, number, &shared))
         })
         .collect();
-    let mut soak = Soak::default();
+    let mut soak = Soak {
+        warm_up: (minutes / WARM_UP).max(1),
+        ..Soak::default()
+    };
     for minute in 1..=minutes {
         let began = Instant::now();
         let mut samples = Vec::new();
@@ -155,7 +162,7 @@ fn run(server: &Server, port: u16, minutes: u64) -> anyhow::Result<Soak> {
             "soak: {}",
             soak.minutes[soak.minutes.len() - 1].line(minute)
         );
-        if minute == 1 {
+        if minute == soak.warm_up {
             soak.warm = Some(rest(server, &shared)?);
             shared.paused.store(false, Ordering::SeqCst);
         }

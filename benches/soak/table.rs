@@ -14,7 +14,9 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Soak {
     pub(crate) minutes: Vec<Minute>,
-    /// At rest, after the first minute.
+    /// How many of them warmed the server up.
+    pub(crate) warm_up: u64,
+    /// At rest, after these.
     pub(crate) warm: Option<Sample>,
     /// At rest, after the last.
     pub(crate) after: Option<Sample>,
@@ -95,8 +97,8 @@ pub(crate) fn render(soak: &Soak, end: &End, findings: &[Finding]) -> String {
         "\n| at rest | memory, MiB | descriptors | threads | containers |\n|---|---|---|---|---|\n",
     );
     for (name, sample) in [
-        ("after the first minute", soak.warm),
-        ("after the last", soak.after),
+        (format!("after minute {}", soak.warm_up), soak.warm),
+        ("after the last".to_owned(), soak.after),
     ] {
         let sample = sample.unwrap_or_default();
         let _ = writeln!(

@@ -5,7 +5,7 @@ use crate::{
     table::{Soak, mib},
 };
 
-/// How much more memory the server may have at rest after the last minute than after the first, in parts of a hundred.
+/// How much more memory the server may have at rest after the last minute than after its warm-up, in parts of a hundred.
 const MEMORY_GROWTH: u64 = 10;
 /// How much longer short runs may take in the last minute than in the second, by their 99th of a hundred.
 const SLOWER: f64 = 1.5;
@@ -54,7 +54,8 @@ pub(crate) fn judge(soak: &Soak, end: &End) -> Vec<Finding> {
         ),
         finding(
             format!(
-                "memory at rest within {MEMORY_GROWTH} % of what it was after the first minute"
+                "memory at rest within {MEMORY_GROWTH} % of what it was after the warm-up of {} min",
+                soak.warm_up
             ),
             format!(
                 "{:.1} MiB, was {:.1}",
