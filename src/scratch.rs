@@ -76,7 +76,8 @@ impl Scratch {
     }
 
     /// Removes the folders in `root` of processes that have ended. Those of others, and whatever else lies there, stay.
-    /// Where there is no `root` there is nothing to do.
+    /// One that cannot be removed is told in the log and keeps none of the others, nor what is swept after them. Where
+    /// there is no `root` there is nothing to do.
     pub(crate) fn sweep(root: &Path) -> io::Result<()> {
         let entries = match fs::read_dir(root) {
             Ok(entries) => entries,
@@ -95,8 +96,11 @@ impl Scratch {
             let Ok(lock) = OpenOptions::new().write(true).open(root.join(&name)) else {
                 continue;
             };
-            if lock.try_lock().is_ok() {
-                remove(&root.join(id))?;
+            let dir = root.join(id);
+            if lock.try_lock().is_ok()
+                && let Err(error) = remove(&dir)
+            {
+                tracing::warn!(dir = %dir.display(), %error, "what an ended process had on its way cannot be removed");
             }
         }
         Ok(())
@@ -174,6 +178,20 @@ mod tests {
         Scratch::sweep(root.path()).unwrap();
         assert_eq!(names(root.path()), 4);
         Scratch::sweep(&root.path().join("absent")).unwrap();
+    }
+
+    #[test]
+    fn one_that_cannot_be_removed_keeps_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        // Some before it and some after it, in whatever order the folder is read.
+        let before: Vec<_> = (0..8).map(|_| killed(root.path())).collect();
+        let stuck = killed(root.path());
+        fs::remove_dir_all(&stuck).unwrap();
+        fs::write(&stuck, "no folder").unwrap();
+        let after: Vec<_> = (0..8).map(|_| killed(root.path())).collect();
+        Scratch::sweep(root.path()).unwrap();
+        assert!(before.iter().chain(&after).all(|dir| !dir.exists()));
+        assert!(stuck.exists());
     }
 
     #[test]

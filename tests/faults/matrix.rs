@@ -304,7 +304,9 @@ fn prepare(world: &mut World, cell: Cell, wrong: &mut Vec<String>) {
                 if let Err(why) = world.server.works(PATIENCE) {
                     wrong.push(format!("it did not work before: {why}"));
                 }
-                until(PATIENCE, || world.containers().is_empty());
+                if !until(PATIENCE, || world.containers().is_empty()) {
+                    wrong.push(format!("left by what went before: {:?}", world.containers()));
+                }
                 world.open_files = Some(world.server.process.open_files());
             }
         }
