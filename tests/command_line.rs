@@ -126,6 +126,16 @@ fn the_doctor_tells_of_a_state_directory_that_cannot_be_written_to() {
 }
 
 #[test]
+fn the_doctor_says_what_to_do_about_a_missing_daemon_and_sends_nobody_to_the_doctor() {
+    let state = state();
+    let (output, out, _) = told(belljar(state.path()).arg("doctor"));
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("no Docker daemon answers at"), "{out}");
+    assert!(out.contains("start Docker"), "{out}");
+    assert_eq!(out.matches("`belljar doctor`").count(), 1, "{out}");
+}
+
+#[test]
 fn where_there_is_no_log_nothing_passes_for_a_sound_one() {
     let state = state();
     for command in ["tail", "verify"] {

@@ -305,7 +305,10 @@ fn prepare(world: &mut World, cell: Cell, wrong: &mut Vec<String>) {
                     wrong.push(format!("it did not work before: {why}"));
                 }
                 if !until(PATIENCE, || world.containers().is_empty()) {
-                    wrong.push(format!("left by what went before: {:?}", world.containers()));
+                    wrong.push(format!(
+                        "left by what went before: {:?}",
+                        world.containers()
+                    ));
                 }
                 world.open_files = Some(world.server.process.open_files());
             }

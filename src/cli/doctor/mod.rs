@@ -17,7 +17,10 @@ use super::app::{self, App};
 use crate::{
     config::{ConfigError, Environment, Settings, machine_cpus},
     egress::Packages,
-    engine::Facts,
+    engine::{
+        EngineError, Facts,
+        daemon::{self, DaemonError},
+    },
     images,
     policy::RunAsk,
     types::{Caller, PackageKind, Status},
@@ -103,16 +106,26 @@ async fn look(
                 report.add(&check)?;
             }
         }
-        Err(error) => report.add(&Check::failure(
-            "daemon",
-            error.to_string(),
-            "when it answers, run `belljar doctor` again",
-        ))?,
+        Err(error) => report.add(&without_daemon(&error))?,
     }
     if report.worst < Level::Failure {
         report.add(&trial(settings, environment).await)?;
     }
     Ok(report.worst)
+}
+
+/// What is told of a daemon that cannot be asked. The error's own words send their reader to the doctor, who is there.
+fn without_daemon(error: &EngineError) -> Check {
+    let again = "when it answers, run `belljar doctor` again";
+    match error {
+        EngineError::Daemon(DaemonError::Unreachable { endpoint, why }) => Check::failure(
+            "daemon",
+            format!("no Docker daemon answers at {endpoint}: {why}"),
+            daemon::advice(why)
+                .map_or_else(|| again.to_owned(), |advice| format!("{advice}; {again}")),
+        ),
+        other => Check::failure("daemon", other.to_string(), again),
+    }
 }
 
 struct Report<'a> {

@@ -45,16 +45,21 @@ pub fn quoted(text: &str) -> String {
 /// How systems word that a process has as many files open as it may.
 const TOO_MANY_FILES: &str = "oo many open files";
 
-/// What to do about a daemon that does not answer, where the reason does not say it already.
-fn advice(why: &str) -> &'static str {
+/// What to do about a daemon that does not answer, a sentence's part; `None` where the reason `why` says it already.
+#[must_use]
+pub fn advice(why: &str) -> Option<&'static str> {
     if why.contains("permission denied") || why.contains("is not supported") {
-        ""
+        None
     } else if why.contains(TOO_MANY_FILES) {
-        "; belljar has as many files open as it may: let fewer calls run at a time, or raise the limit (`ulimit -n`) of what \
-         starts it"
+        Some(
+            "belljar has as many files open as it may: let fewer calls run at a time, or raise the limit (`ulimit -n`) of \
+             what starts it",
+        )
     } else {
-        "; start Docker (Docker Desktop, or `sudo systemctl start docker`), or name another daemon in DOCKER_HOST or in \
-         docker.host of the configuration"
+        Some(
+            "start Docker (Docker Desktop, or `sudo systemctl start docker`), or name another daemon in DOCKER_HOST or in \
+             docker.host of the configuration",
+        )
     }
 }
 
@@ -63,8 +68,8 @@ fn advice(why: &str) -> &'static str {
 pub enum DaemonError {
     /// Nothing answers, or not with Docker's API.
     #[error(
-        "no Docker daemon answers at {endpoint}: {why}{}; check with `belljar doctor`",
-        advice(why)
+        "no Docker daemon answers at {endpoint}: {why}; {}check with `belljar doctor`",
+        advice(why).map(|advice| format!("{advice}; ")).unwrap_or_default()
     )]
     Unreachable {
         /// Where it was looked for.
