@@ -187,7 +187,12 @@ fn seeding(cells: &mut Vec<Cell>) {
                 } else if harmless || waits {
                     Expect::Works
                 } else {
-                    Expect::Refused(&["belljar"])
+                    Expect::Refused(match (step, fault) {
+                        (Step::Start, Fault::Status(_) | Fault::ActsThen(_)) => {
+                            &["the volume with belljar's guest", "on cue"]
+                        }
+                        _ => words(step, fault),
+                    })
                 },
                 tier: match fault {
                     Fault::Lost => Tier::Always,

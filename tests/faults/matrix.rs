@@ -330,17 +330,25 @@ fn prepare(world: &mut World, cell: Cell, wrong: &mut Vec<String>) {
     }
 }
 
-/// Whether the call that was to fail worked, where the server asks the daemon the same in the background too.
+/// Whether it was another call that broke, where the server asks the daemon the same in the background too: the one that
+/// was to fail worked, or the one before it failed.
 fn met_another(cell: Cell, answer: Option<&Value>) -> bool {
-    let shared = matches!(
-        cell.breaks,
-        Break::Call {
-            step: Step::Inspect | Step::List,
-            ..
+    let Break::Call {
+        step: Step::Inspect | Step::List,
+        skip,
+        ..
+    } = cell.breaks
+    else {
+        return false;
+    };
+    let Some(answer) = answer else { return false };
+    let works = answer["isError"] == false;
+    cell.on == On::Warm
+        && match cell.expect {
+            Expect::Refused(_) => works,
+            Expect::Works => skip > 0 && !works,
+            _ => false,
         }
-    );
-    let works = answer.is_some_and(|answer| answer["isError"] == false);
-    cell.on == On::Warm && shared && works && matches!(cell.expect, Expect::Refused(_))
 }
 
 /// Whether a container runs.
