@@ -22,6 +22,10 @@ const TOKEN: &str = "clumsy-clumsy-clumsy-clumsy-clumsy";
 const MAX_PEAK_UNREAD_KIB: u64 = 176 * 1024;
 /// The same for clients that say hello and go, or begin what they do not end.
 const MAX_PEAK_IDLE_KIB: u64 = 128 * 1024;
+/// Connections that the server has at a time.
+const PLACES: usize = 256;
+/// Descriptors that come and go for other reasons.
+const OTHERS: usize = 16;
 /// How many clients crowd at a time: with the others fewer than there are places.
 const CROWD: usize = 100;
 /// How many of them ask for a large answer.
@@ -221,19 +225,23 @@ fn what_is_begun_and_never_ended_keeps_nobody_out() {
     let server = start(state.path());
     let door = server.door().clone();
     let whole = door.ask(1, "tools/list", json!({}));
-    // More than there are places.
-    let mut held: Vec<TcpStream> = (0..400)
+    let before = server.process.open_files();
+    // More than there are places, and no more than the system lets wait for one: all are there at once.
+    let mut held: Vec<TcpStream> = (0..PLACES + 96)
         .map(|at| {
             let half = &whole[..whole.len() / 3 * (at % 2)];
             door.begin(half).unwrap()
         })
         .collect();
-    assert!(
-        reply(&door.begin(&whole).unwrap())
-            .unwrap()
-            .message(1)
-            .is_some()
-    );
+    let taken = || server.process.open_files().saturating_sub(before);
+    until("all places are taken", || taken() + OTHERS >= PLACES);
+    let last = door.begin(&whole).unwrap();
+    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = reply(&last).expect("an answer while others say nothing");
+    assert!(told.message(1).is_some(), "{told:?}");
+    // Who comes last is accepted last: without a bound there would be all the others too.
+    let most = taken();
+    assert!(most <= PLACES + OTHERS, "{most} connections at a time");
     // Bodies that are larger than may be, and that never end.
     let proper = whole.split_once("\r\n\r\n").unwrap().0;
     let length = proper
