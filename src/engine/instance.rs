@@ -1,16 +1,21 @@
 //! This server's own identity: one lock file, held for life.
 //!
-//! Many servers share one state directory and one daemon. Each owns `<state>/instances/<id>.lock` and
-//! holds its lock until it ends, however it ends. Whoever finds the lock free may remove that
-//! instance's containers, and then the file; whoever finds it held, or finds no file at all, may not.
+//! Many servers share one state directory and one daemon. Each owns `<state>/instances/<id>.lock`, holds its lock until
+//! it ends, however it ends, and writes into it whose containers it sees to ([`ledger`]). Whoever finds the lock free
+//! takes over what the file says of its own daemon, into its own file first, and removes the other; whoever finds it
+//! held, or finds no file at all, may remove nothing.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
-    io::{self, Read as _, Seek as _, Write as _},
+    io,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use tokio::time::Instant;
+
+use super::ledger::{Charge, Ledger, State};
 use crate::types::{InstanceId, clock};
 
 /// Instances looked at in one go. Stops a directory that was filled with junk from holding a start up.
@@ -22,12 +27,6 @@ const NEW: &str = ".new";
 /// How often a new file is made anew because somebody took it for one that a crash left. Each time needs a sweep in the
 /// instant between two system calls: more than a few are no accident.
 const MAX_TRIES: usize = 8;
-/// The end of the name of the file that says since when an instance is known to have ended.
-const ENDED: &str = ".ended";
-
-/// Bytes read of another instance's file. Daemons' ids are short.
-const MAX_NOTE_BYTES: u64 = 256;
-
 /// The lock file could not be made or looked at.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make or lock {path}: make the state directory writable, or name another in BELLJAR_STATE_DIR", path = path.display())]
@@ -41,7 +40,33 @@ pub struct InstanceError {
 pub struct Instance {
     id: InstanceId,
     directory: PathBuf,
-    lock: File,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug)]
+struct Books {
+    ledger: Ledger,
+    /// What the ledger says of servers that have ended.
+    inherited: Vec<Inherited>,
+}
+
+/// A charge of a server that has ended.
+#[derive(Debug)]
+struct Inherited {
+    charge: Charge,
+    /// How long it was known to have ended when it was taken over, by the wall clock.
+    before: Duration,
+    /// From then on no clock that somebody sets counts.
+    since: Instant,
+}
+
+/// What is to be removed on a daemon.
+#[derive(Debug)]
+pub(super) struct Heritage {
+    /// Of servers that have ended, each with how long that is known.
+    pub(super) charges: Vec<(Charge, Duration)>,
+    /// Servers that had ended and left nothing.
+    pub(super) empty: usize,
 }
 
 impl Instance {
@@ -68,10 +93,14 @@ impl Instance {
             tries += 1;
             match std::fs::rename(&new, &path) {
                 Ok(()) => {
+                    let books = Books {
+                        ledger: Ledger::new(lock),
+                        inherited: Vec::new(),
+                    };
                     return Ok(Self {
                         id,
                         directory,
-                        lock,
+                        books: Mutex::new(books),
                     });
                 }
                 // A sweep met it before it was locked.
@@ -87,264 +116,416 @@ impl Instance {
         &self.id
     }
 
-    /// Where the instance files are.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Notes which daemon this server makes containers on, before it makes the first, so that nobody who
-    /// speaks to another daemon thinks that they are gone.
-    pub fn note_daemon(&self, daemon_id: &str) -> Result<(), InstanceError> {
-        let note = || {
-            let mut file = &self.lock;
-            file.rewind()?;
-            // Cut afterwards: at no moment may it look as if no daemon was used.
-            file.write_all(daemon_id.as_bytes())?;
-            file.set_len(daemon_id.len() as u64)
+    /// Notes which daemon this server makes containers on, before it makes the first.
+    pub(super) fn note_daemon(&self, daemon: &str) -> Result<(), InstanceError> {
+        let charge = Charge {
+            instance: self.id.clone(),
+            daemon: daemon.to_owned(),
         };
-        note().map_err(|source| InstanceError {
-            path: self.directory.clone(),
+        let noted = self.books().ledger.note(&charge, State::Live);
+        noted.map_err(|source| InstanceError {
+            path: self.path(),
             source,
         })
     }
 
-    /// Removes the file: nothing of this instance is left on the daemon. The lock stays until this is dropped.
+    /// Nothing of this instance is left on any daemon, nor follows. Removes the file, unless there is something left to do
+    /// of what was taken over: then whoever comes next takes it over. The lock stays until this is dropped.
     pub fn retire(&self) {
-        let path = self.directory.join(format!("{}{SUFFIX}", self.id));
-        if let Err(error) = std::fs::remove_file(&path) {
-            tracing::debug!(path = %path.display(), %error, "instance file not removed");
+        let mut books = self.books();
+        let open = books.ledger.open().to_vec();
+        let (own, inherited): (Vec<_>, Vec<_>) = open
+            .into_iter()
+            .partition(|(charge, _)| charge.instance == self.id);
+        if inherited.is_empty() {
+            remove(&self.path());
+            return;
+        }
+        for (charge, _) in own {
+            // Who takes it over looks for nothing, which does no harm.
+            if let Err(error) = books.ledger.note(&charge, State::Gone) {
+                tracing::debug!(%error, "the end of a server not noted");
+            }
         }
     }
 
-    /// The instances of this directory whose server has ended, each held as long as the value lives. What a server left
-    /// that ended in the middle of making or of removing such a file is removed.
-    pub fn dead(&self) -> Result<Vec<DeadInstance>, InstanceError> {
+    /// Takes over what servers of this directory that have ended were to see to on this daemon, and says all that is to be
+    /// seen to there. What a server left that ended in the middle of making or of removing its file is removed.
+    pub(super) fn take_over(&self, daemon: &str) -> Result<Heritage, InstanceError> {
         let failed = |source| InstanceError {
             path: self.directory.clone(),
             source,
         };
-        let mut dead = Vec::new();
+        let mut books = self.books();
+        let mut empty = 0;
+        // Of files that could not be taken over.
+        let mut more = Vec::new();
         for entry in std::fs::read_dir(&self.directory)
             .map_err(failed)?
             .take(MAX_INSTANCES)
         {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            tidy(&self.directory, name.to_str().unwrap_or_default());
-            let Some(id) = name
-                .to_str()
-                .and_then(|name| name.strip_suffix(SUFFIX))
-                .and_then(|id| InstanceId::parse(id).ok())
-            else {
+            let name = name.to_str().unwrap_or_default();
+            tidy(&self.directory, name);
+            let id = name.strip_suffix(SUFFIX).map(InstanceId::parse);
+            if !matches!(id, Some(Ok(id)) if id != self.id) {
+                continue;
+            }
+            let Some(mut dead) = DeadInstance::claim(entry.path()) else {
                 continue;
             };
-            if id != self.id
-                && let Some(found) = DeadInstance::claim(id, entry.path())
-            {
-                dead.push(found);
+            if dead.ledger.open().is_empty() {
+                empty += 1;
+                remove(&dead.path);
+                continue;
+            }
+            let theirs = dead.charges(daemon);
+            let taken = if self.path().exists() {
+                books.inherit(&mut dead, &theirs)
+            } else {
+                // Somebody tidied up beneath us: who comes next would not find what is written there.
+                Err(io::ErrorKind::NotFound.into())
+            };
+            if let Err(error) = taken {
+                // No reason to leave a container: the file stays, that is all.
+                tracing::warn!(path = %dead.path.display(), %error, "what an ended server left cannot be taken over");
+                more.extend(theirs);
             }
         }
-        Ok(dead)
+        let inherited = books.inherited.iter();
+        let inherited = inherited.filter(|inherited| inherited.charge.daemon == daemon);
+        let mut charges: Vec<_> = inherited
+            .map(|inherited| {
+                let known_for = inherited.before + inherited.since.elapsed();
+                (inherited.charge.clone(), known_for)
+            })
+            .collect();
+        for (charge, _) in more {
+            if !charges.iter().any(|(known, _)| *known == charge) {
+                charges.push((charge, Duration::ZERO));
+            }
+        }
+        Ok(Heritage { charges, empty })
+    }
+
+    /// Nothing is left of it, nor follows.
+    pub(super) fn done_with(&self, charge: &Charge) {
+        let mut books = self.books();
+        if let Err(error) = books.ledger.note(charge, State::Gone) {
+            tracing::debug!(%error, "what was taken over and is gone not noted");
+            return;
+        }
+        books
+            .inherited
+            .retain(|inherited| inherited.charge != *charge);
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(format!("{}{SUFFIX}", self.id))
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// Writes down what another was to see to, and only then takes it from the other's file.
+    fn inherit(&mut self, dead: &mut DeadInstance, theirs: &[(Charge, State)]) -> io::Result<()> {
+        for (charge, state) in theirs {
+            if self.inherited.iter().any(|known| known.charge == *charge) {
+                continue;
+            }
+            let end = state.end().unwrap_or_else(clock::file_clock);
+            self.ledger.note(charge, State::ended_at(end))?;
+            self.inherited.push(Inherited {
+                charge: charge.clone(),
+                before: clock::age_of(end),
+                since: Instant::now(),
+            });
+        }
+        if theirs.len() == dead.ledger.open().len() {
+            self.ledger.sync()?;
+            remove(&dead.path);
+            return Ok(());
+        }
+        // The rest is another daemon's, and stays.
+        for (charge, _) in theirs {
+            dead.ledger.note(charge, State::Gone)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Closing the file frees the lock too; this says so.
-        let _ = self.lock.unlock();
+        self.books().ledger.unlock();
     }
 }
 
-/// An instance whose server has ended. Two servers never clean up after the same one at a time: the
-/// value holds its lock.
+/// The file of an instance whose server has ended. Two servers never take over from the same one at a time: the value
+/// holds its lock.
 #[derive(Debug)]
-pub struct DeadInstance {
-    id: InstanceId,
+struct DeadInstance {
     path: PathBuf,
-    lock: File,
-    /// Empty where it never made a container.
-    daemon_id: String,
+    ledger: Ledger,
 }
 
 impl DeadInstance {
-    /// `None` where the lock is held, or the file is gone meanwhile.
-    fn claim(id: InstanceId, path: PathBuf) -> Option<Self> {
+    /// `None` where the lock is held, the file is gone meanwhile, or it means nothing to this version.
+    fn claim(path: PathBuf) -> Option<Self> {
         let lock = OpenOptions::new().read(true).write(true).open(&path).ok()?;
-        Self::of(id, path, lock)
+        Self::of(path, lock)
     }
 
-    fn of(id: InstanceId, path: PathBuf, lock: File) -> Option<Self> {
+    fn of(path: PathBuf, lock: File) -> Option<Self> {
         match lock.try_lock() {
-            // Opened before and locked after another sweep removed it: there is nothing left to clean up, and a mark
-            // of its end would stay for good.
+            // Opened before and locked after another sweep took it over.
             Ok(()) if !path.exists() => None,
-            Ok(()) => {
-                let mut daemon_id = String::new();
-                (&lock)
-                    .take(MAX_NOTE_BYTES)
-                    .read_to_string(&mut daemon_id)
-                    .ok()?;
-                Some(Self {
-                    id,
-                    path,
-                    lock,
-                    daemon_id,
-                })
-            }
+            Ok(()) => match Ledger::read(lock) {
+                Ok(ledger) => Some(Self { path, ledger }),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "an instance file that this version cannot read is left alone");
+                    None
+                }
+            },
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
         }
     }
 
-    /// Whether its containers, if there are any, are on this daemon.
-    #[must_use]
-    pub fn used(&self, daemon_id: &str) -> bool {
-        self.daemon_id.is_empty() || self.daemon_id == daemon_id
-    }
-
-    /// Its id.
-    #[must_use]
-    pub fn id(&self) -> &InstanceId {
-        &self.id
-    }
-
-    /// How long ago it was first found that the server has ended; that is noted by the first call.
-    #[must_use]
-    pub fn ended_for(&self) -> Duration {
-        let mark = self.path.with_extension(&ENDED[1..]);
-        let noted = std::fs::metadata(&mark).and_then(|mark| mark.modified());
-        if let Ok(noted) = noted {
-            return clock::age_of(noted);
-        }
-        if let Err(error) = File::create(&mark) {
-            tracing::debug!(path = %mark.display(), %error, "the end of a server not noted");
-        }
-        Duration::ZERO
-    }
-
-    /// Removes the file: nothing of the instance is left on the daemon.
-    pub fn forget(self) {
-        let _ = std::fs::remove_file(self.path.with_extension(&ENDED[1..]));
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "instance file not removed");
-        }
-        let _ = self.lock.unlock();
+    /// What it was to see to on this daemon.
+    fn charges(&self, daemon: &str) -> Vec<(Charge, State)> {
+        let mut open = self.ledger.open().to_vec();
+        open.retain(|(charge, _)| charge.daemon == daemon);
+        open
     }
 }
 
-/// Removes a file that is no instance's: one that was made and never locked, since its server was killed between the
-/// two, and a mark whose instance is forgotten.
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::debug!(path = %path.display(), %error, "instance file not removed");
+    }
+}
+
+/// Removes a file that was made and never locked, since its server was killed between the two.
 fn tidy(directory: &Path, name: &str) {
-    let id = |suffix: &str| {
-        let id = name.strip_suffix(suffix);
-        id.filter(|id| InstanceId::parse(id).is_ok())
-    };
+    let id = name.strip_suffix(NEW).map(InstanceId::parse);
     let path = directory.join(name);
-    if id(NEW).is_some() {
+    if matches!(id, Some(Ok(_))) {
         // Its maker, if it lives, waits for the lock, finds the file gone, and makes another.
         if let Ok(lock) = OpenOptions::new().write(true).open(&path)
             && lock.try_lock().is_ok()
         {
             let _ = std::fs::remove_file(&path);
         }
-    } else if let Some(id) = id(ENDED)
-        && !directory.join(format!("{id}{SUFFIX}")).exists()
-    {
-        let _ = std::fs::remove_file(&path);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    #[test]
-    fn only_an_ended_server_is_dead() {
-        let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
-        let other = Instance::create(state.path()).unwrap();
-        assert!(ours.dead().unwrap().is_empty(), "both live");
+    const HERE: &str = "ABCD";
 
-        let id = other.id().clone();
-        drop(other);
-        let dead = ours.dead().unwrap();
-        assert_eq!(dead.len(), 1);
-        assert_eq!(dead[0].id(), &id);
+    /// A server that made containers here.
+    fn server(state: &Path) -> Instance {
+        let instance = Instance::create(state).unwrap();
+        instance.note_daemon(HERE).unwrap();
+        instance
+    }
 
-        let third = Instance::create(state.path()).unwrap();
-        assert!(
-            third.dead().unwrap().is_empty(),
-            "one cleaner at a time: the dead instance's lock is held"
-        );
-        for instance in dead {
-            instance.forget();
-        }
-        assert!(third.dead().unwrap().is_empty(), "forgotten");
+    fn names(charges: Vec<(Charge, Duration)>) -> BTreeSet<InstanceId> {
+        let charges = charges.into_iter();
+        charges.map(|(charge, _)| charge.instance).collect()
+    }
+
+    /// Whose containers are to be removed here.
+    fn seen_to(instance: &Instance) -> BTreeSet<InstanceId> {
+        names(instance.take_over(HERE).unwrap().charges)
+    }
+
+    fn files(instance: &Instance) -> usize {
+        std::fs::read_dir(&instance.directory).unwrap().count()
     }
 
     #[test]
-    fn an_instance_of_another_daemon_is_told_apart() {
+    fn only_an_ended_server_is_taken_over() {
         let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
-        let other = Instance::create(state.path()).unwrap();
-        other.note_daemon("first").unwrap();
-        other.note_daemon("ABCD").unwrap();
+        let (ours, other) = (server(state.path()), server(state.path()));
+        assert!(seen_to(&ours).is_empty(), "both live");
+        let id = other.id().clone();
         drop(other);
-        let dead = ours.dead().unwrap();
-        assert!(dead[0].used("ABCD"));
-        assert!(!dead[0].used("WXYZ"));
+        assert_eq!(seen_to(&ours), [id.clone()].into());
+        assert_eq!(files(&ours), 1, "its file is gone at once");
+        assert_eq!(seen_to(&ours), [id.clone()].into(), "until it is done with");
+        let third = server(state.path());
+        assert!(seen_to(&third).is_empty(), "one at a time sees to it");
+        let daemon = HERE.to_owned();
+        ours.done_with(&Charge {
+            instance: id,
+            daemon,
+        });
+        assert!(seen_to(&ours).is_empty());
+        let own = ours.id().clone();
+        drop(ours);
+        assert_eq!(
+            seen_to(&third),
+            [own].into(),
+            "nobody sees to the first again"
+        );
+    }
+
+    #[test]
+    fn what_a_server_had_taken_over_goes_to_the_next_with_the_time_it_is_known() {
+        let state = tempfile::tempdir().unwrap();
+        let mut want = BTreeSet::new();
+        // Each takes over from all before it, and is killed.
+        for _ in 0..5 {
+            let next = server(state.path());
+            assert_eq!(seen_to(&next), want);
+            want.insert(next.id().clone());
+        }
+        let hour = Duration::from_hours(1);
+        let path = {
+            let last = server(state.path());
+            let mut books = last.books();
+            let long_ago = State::ended_at(clock::file_clock() - hour);
+            for instance in &want {
+                let charge = Charge {
+                    instance: instance.clone(),
+                    daemon: HERE.to_owned(),
+                };
+                books.ledger.note(&charge, long_ago).unwrap();
+            }
+            drop(books);
+            last.path()
+        };
+        let next = server(state.path());
+        assert!(path.exists());
+        let heritage = next.take_over(HERE).unwrap();
+        assert!(!path.exists());
+        let (known, new): (Vec<_>, Vec<_>) = heritage
+            .charges
+            .into_iter()
+            .partition(|(_, known_for)| *known_for >= hour);
+        assert_eq!(names(known), want);
+        assert_eq!(new.len(), 1, "only the last one ended just now: {new:?}");
+    }
+
+    #[test]
+    fn a_server_that_ends_in_good_order_hands_on_what_is_not_done_and_nothing_of_its_own() {
+        let state = tempfile::tempdir().unwrap();
+        let killed = server(state.path());
+        let id = killed.id().clone();
+        drop(killed);
+        for _ in 0..3 {
+            let passing = server(state.path());
+            assert_eq!(seen_to(&passing), [id.clone()].into());
+            passing.retire();
+            assert_eq!(files(&passing), 1, "somebody has to see to it");
+        }
+        let last = server(state.path());
+        for (charge, _) in last.take_over(HERE).unwrap().charges {
+            last.done_with(&charge);
+        }
+        last.retire();
+        assert_eq!(files(&last), 0);
+    }
+
+    #[test]
+    fn the_dead_of_another_daemon_stay_for_its_own_servers() {
+        let state = tempfile::tempdir().unwrap();
+        let ours = server(state.path());
+        let both = server(state.path());
+        both.note_daemon("first").unwrap();
+        let id = both.id().clone();
+        drop(both);
+        assert_eq!(seen_to(&ours), [id.clone()].into());
+        assert_eq!(files(&ours), 2, "there is another daemon");
+        let there = Instance::create(state.path()).unwrap();
+        let heritage = there.take_over("first").unwrap();
+        assert_eq!(heritage.charges[0].0.instance, id);
+        assert_eq!(files(&ours), 2, "both servers' own");
+    }
+
+    #[test]
+    fn a_server_that_made_nothing_leaves_nothing_to_see_to() {
+        let state = tempfile::tempdir().unwrap();
+        drop(Instance::create(state.path()).unwrap());
+        let next = server(state.path());
+        let heritage = next.take_over(HERE).unwrap();
+        assert_eq!((heritage.charges.len(), heritage.empty), (0, 1));
+        assert_eq!(files(&next), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_written_down_is_seen_to_and_its_file_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let killed = server(state.path());
+        let (id, path) = (killed.id().clone(), killed.path());
+        drop(killed);
+        let ours = server(state.path());
+        // Somebody tidied up beneath a living server.
+        std::fs::remove_file(ours.path()).unwrap();
+        for _ in 0..2 {
+            let heritage = ours.take_over(HERE).unwrap();
+            let (charge, known_for) = &heritage.charges[0];
+            assert_eq!((&charge.instance, *known_for), (&id, Duration::ZERO));
+            assert!(path.exists(), "whoever comes next must find it");
+        }
+        // A file that takes no line.
+        let full = server(state.path());
+        let read_only = File::open(full.path()).unwrap();
+        full.books().ledger = Ledger::new(read_only);
+        assert_eq!(seen_to(&full), [id].into());
+        assert!(path.exists());
     }
 
     #[test]
     fn a_retired_instance_leaves_no_file() {
         let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
+        let ours = server(state.path());
         ours.retire();
-        assert_eq!(std::fs::read_dir(ours.directory()).unwrap().count(), 0);
+        assert_eq!(files(&ours), 0);
     }
 
     #[test]
-    fn what_a_server_left_that_was_killed_while_it_made_or_removed_its_file_is_removed() {
+    fn a_file_that_was_made_and_never_locked_is_removed() {
         let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
-        let left = |suffix: &str| {
-            let name = format!("{}{suffix}", InstanceId::random());
-            ours.directory().join(name)
+        let ours = server(state.path());
+        let left = || {
+            let name = format!("{}{NEW}", InstanceId::random());
+            ours.directory.join(name)
         };
-        let (new, held, mark) = (left(NEW), left(NEW), left(ENDED));
-        for path in [&new, &mark] {
-            File::create(path).unwrap();
-        }
+        let (new, held) = (left(), left());
+        File::create(&new).unwrap();
         let holder = File::create(&held).unwrap();
         holder.lock().unwrap();
-        assert!(ours.dead().unwrap().is_empty());
-        assert!(!new.exists() && !mark.exists());
+        assert!(seen_to(&ours).is_empty());
+        assert!(!new.exists());
         assert!(held.exists(), "its maker is at it");
         drop(holder);
-        ours.dead().unwrap();
+        seen_to(&ours);
         assert!(!held.exists());
     }
 
     #[test]
-    fn an_instance_that_another_sweep_forgot_meanwhile_is_not_dead_again() {
+    fn a_file_that_another_took_over_meanwhile_is_not_taken_over_again() {
         let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
-        let other = Instance::create(state.path()).unwrap();
-        let (id, path) = (other.id().clone(), {
-            let name = format!("{}{SUFFIX}", other.id());
-            ours.directory().join(name)
-        });
+        let (ours, other) = (server(state.path()), server(state.path()));
+        let path = other.path();
         drop(other);
         let lock = OpenOptions::new()
             .read(true)
             .write(true)
             .open(&path)
             .unwrap();
-        for dead in ours.dead().unwrap() {
-            dead.forget();
-        }
-        assert!(DeadInstance::of(id, path, lock).is_none());
-        assert_eq!(std::fs::read_dir(ours.directory()).unwrap().count(), 1);
+        assert_eq!(seen_to(&ours).len(), 1);
+        assert!(DeadInstance::of(path, lock).is_none());
+        assert_eq!(files(&ours), 1);
     }
 
     #[test]
@@ -355,7 +536,7 @@ mod tests {
         let all = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    assert!(sweeper.dead().unwrap().is_empty());
+                    assert!(seen_to(&sweeper).is_empty());
                 }
             });
             let all: Vec<_> = (0..200)
@@ -364,17 +545,20 @@ mod tests {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             all
         });
-        let files = std::fs::read_dir(sweeper.directory()).unwrap().count();
-        assert_eq!(files, all.len() + 1);
+        assert_eq!(files(&sweeper), all.len() + 1);
     }
 
     #[test]
     fn strange_files_are_left_alone() {
         let state = tempfile::tempdir().unwrap();
-        let ours = Instance::create(state.path()).unwrap();
-        for name in ["x.lock", "README", "..lock"] {
-            std::fs::write(ours.directory().join(name), "").unwrap();
+        let ours = server(state.path());
+        // A name of ours with what a later version may write.
+        let later = format!("{}{SUFFIX}", InstanceId::random());
+        let names = ["x.lock", "README", "..lock", &later];
+        for name in names {
+            std::fs::write(ours.directory.join(name), "who knows\n").unwrap();
         }
-        assert!(ours.dead().unwrap().is_empty());
+        assert!(seen_to(&ours).is_empty());
+        assert_eq!(files(&ours), names.len() + 1);
     }
 }

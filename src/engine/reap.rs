@@ -27,34 +27,37 @@ pub struct Reaped {
 }
 
 impl Inner {
-    /// Sweeps after every dead instance of our state directory that used this daemon.
+    /// Sweeps after every ended server of our state directory that used this daemon.
     pub(super) async fn reap(&self) -> Result<Reaped, EngineError> {
         let host = self.host().await?;
-        let mut reaped = Reaped::default();
-        let mut dead = self.instance.dead()?;
-        dead.retain(|dead| dead.used(&host.info.daemon_id));
-        if dead.is_empty() {
+        let heritage = self.instance.take_over(&host.info.daemon_id)?;
+        let mut reaped = Reaped {
+            instances: heritage.empty,
+            ..Reaped::default()
+        };
+        if heritage.charges.is_empty() {
             return Ok(reaped);
         }
         // A daemon that cannot say which volumes it has can still remove containers.
         let seeded = self.seeded().await;
-        for dead in dead {
-            let (removed, failed) = self.sweep(dead.id()).await?;
+        for (charge, known_for) in heritage.charges {
+            let instance = &charge.instance;
+            let (removed, failed) = self.sweep(instance).await?;
             reaped.containers += removed;
             reaped.failed += failed;
             // After its containers: one of them may be the one that fills the volume.
             let cleared = match &seeded {
-                Ok(volumes) => self.clear_seeding(dead.id(), volumes).await,
+                Ok(volumes) => self.clear_seeding(instance, volumes).await,
                 Err(error) => Err(error.clone()),
             };
             if let Err(error) = &cleared {
-                tracing::warn!(instance = %dead.id(), %error, "what was left of filling a volume could not be removed");
+                tracing::warn!(%instance, %error, "what was left of filling a volume could not be removed");
             }
             if failed == 0 && cleared.is_ok() {
                 reaped.instances += 1;
                 // A container that the daemon was making when the server ended may appear only now.
-                if dead.ended_for() >= deadline::SETTLED {
-                    dead.forget();
+                if known_for >= deadline::SETTLED {
+                    self.instance.done_with(&charge);
                 }
             }
         }

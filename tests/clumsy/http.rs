@@ -46,7 +46,7 @@ fn serves_and_ends(mut server: Server) {
     let instances = left::instances(server.state());
     assert_eq!(server.close(), Some(0));
     assert_eq!(left::containers(&instances), BTreeSet::new());
-    let strangers = left::strangers(server.state(), None, &BTreeSet::new());
+    let strangers = left::strangers(server.state(), None);
     assert_eq!(strangers, BTreeSet::new());
 }
 

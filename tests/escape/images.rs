@@ -448,6 +448,7 @@ async fn devices_of_an_image_are_not_in_dev() {
 async fn an_image_that_is_removed_while_it_runs_is_used_to_the_end() {
     let image = TestImage::new(&["LABEL org.example=removed"]).await;
     let world = World::new();
+    let id = client().inspect_image(&image.0).await.unwrap().id.unwrap();
     let sandbox = world.launch(&image.0).await;
     let options = RemoveImageOptions {
         force: true,
@@ -462,4 +463,6 @@ async fn an_image_that_is_removed_while_it_runs_is_used_to_the_end() {
     let error = world.try_launch(&image.0).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, EngineError::ImageMissing { .. }), "{error}");
     world.engine.close().await;
+    // Only its name is gone while a container uses it.
+    TestImage(id).remove().await;
 }

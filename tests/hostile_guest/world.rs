@@ -209,7 +209,7 @@ impl World {
         let instances = left::instances(self.state.path());
         assert_eq!(self.client.close(), Some(0));
         assert_eq!(left::containers(&instances), BTreeSet::new());
-        let strangers = left::strangers(self.state.path(), None, &BTreeSet::new());
+        let strangers = left::strangers(self.state.path(), None);
         assert_eq!(strangers, BTreeSet::new());
     }
 

@@ -67,12 +67,14 @@ async fn reap_removes_the_dead_s_containers_and_nobody_else_s() {
     forge(&world.daemon, &format!("belljar-{dead_id}-77"), &dead_id).await;
     let reaped = world.engine.reap().await.unwrap();
     assert_eq!((reaped.instances, reaped.containers), (1, 1));
-    // Forgotten once it has been known to have ended for long enough.
-    let files = world.state.path().join("instances");
-    let mark = files.join(format!("{dead_id}.ended"));
-    let mark = std::fs::File::options().write(true).open(mark).unwrap();
-    let long_ago = crate::types::clock::file_clock() - 2 * deadline::SETTLED;
-    mark.set_modified(long_ago).unwrap();
+    // Done with once it has been known to have ended for long enough.
+    assert_eq!(
+        world.instance_files(),
+        1,
+        "the dead's file is gone all the same"
+    );
+    tokio::time::pause();
+    tokio::time::advance(deadline::SETTLED).await;
     world.engine.reap().await.unwrap();
     assert_eq!(world.instance_files(), 1);
     assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());

@@ -71,9 +71,9 @@ pub fn recorded(state: &Path, action: &str) -> Vec<Value> {
 }
 
 /// Files of a state directory that should not be there while `live` is the only server of it, and has nothing under way;
-/// or, without one, while none lives. `dead` are the instances that there were, which are forgotten later.
+/// or, without one, while none lives.
 #[must_use]
-pub fn strangers(state: &Path, live: Option<&str>, dead: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+pub fn strangers(state: &Path, live: Option<&str>) -> BTreeSet<PathBuf> {
     // A folder of each process, and its lock.
     let scratch = children(&state.join("artifacts/tmp"));
     let ours = scratch.len() == if live.is_some() { 2 } else { 0 };
@@ -87,11 +87,7 @@ pub fn strangers(state: &Path, live: Option<&str>, dead: &BTreeSet<String>) -> B
             ("belljar.toml" | "log" | "docker.sock", None)
             | ("artifacts", Some("blobs" | "entries" | "gone" | "lock")) => true,
             ("audit", _) => path.extension().is_some_and(|end| end == "jsonl"),
-            ("instances", _) => {
-                let id = name.split('.').next().unwrap();
-                let kinds = [format!("{id}.lock"), format!("{id}.ended")];
-                kinds.iter().any(|kind| kind == name) && (dead.contains(id) || live == Some(id))
-            }
+            ("instances", _) => live.is_some_and(|live| name == format!("{live}.lock")),
             ("artifacts", Some("tmp")) => ours && path.extension().is_some_and(|e| e == "lock"),
             _ => false,
         };
