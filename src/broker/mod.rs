@@ -54,17 +54,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often what is kept is looked through for what has expired.
 const SWEEP_STORE_EVERY: Duration = Duration::from_mins(5);
 
-/// Waits before each time that what ended servers left is looked for. What a daemon was making when its server was killed
-/// appears a moment after the first time, or as late as [`Engine`]'s deadline for it allows: hence the last one, two
-/// minutes after the first.
-const REAP: [Duration; 5] = [
-    Duration::ZERO,
-    Duration::from_secs(2),
-    Duration::from_secs(6),
-    Duration::from_secs(14),
-    Duration::from_secs(100),
-];
-
 /// What the broker works with.
 #[derive(Debug)]
 pub struct Parts {
@@ -155,14 +144,7 @@ impl Broker {
             }
         });
         let engine = self.engine.clone();
-        self.until_stopped(async move {
-            for wait in REAP {
-                tokio::time::sleep(wait).await;
-                if let Err(error) = engine.reap().await {
-                    tracing::debug!(%error, "what ended servers left could not be looked for");
-                }
-            }
-        });
+        self.until_stopped(async move { engine.keep_reaped().await });
         Ok(())
     }
 

@@ -56,7 +56,16 @@ enum Attempt {
 impl Inner {
     /// Makes a sandbox.
     pub(super) async fn launch(self: Arc<Self>, launch: Launch) -> Result<Sandbox, EngineError> {
-        let host = self.host().await?;
+        let launched = self.try_launch(&launch).await;
+        if launched.is_err() {
+            // The daemon may have been replaced by another one.
+            self.forget_host();
+        }
+        launched
+    }
+
+    async fn try_launch(&self, launch: &Launch) -> Result<Sandbox, EngineError> {
+        let mut host = self.host().await?;
         let image = image::look_up(self.daemon.as_ref(), &launch.image).await?;
         let mut volume = self.guest_volume(&host).await?;
         let mut reseeded = false;
@@ -66,20 +75,23 @@ impl Inner {
             let uid = self.uids.lease(&avoid).ok_or(EngineError::UidsExhausted {
                 count: UID_COUNT as usize,
             })?;
-            match self.attempt(&launch, &host, &image, &volume, uid).await {
-                Ok(Attempt::Ready(sandbox)) => return Ok(*sandbox),
-                Ok(Attempt::UidTaken) => avoid = taken_uids(self.daemon.as_ref()).await?,
-                Ok(Attempt::BadGuest(error)) if reseeded => return Err(error),
-                Ok(Attempt::BadGuest(error)) => {
+            match self.attempt(launch, &host, &image, &volume, uid).await? {
+                Attempt::Ready(sandbox) => return Ok(*sandbox),
+                Attempt::UidTaken => avoid = taken_uids(self.daemon.as_ref()).await?,
+                Attempt::BadGuest(error) if reseeded => return Err(error),
+                Attempt::BadGuest(error) => {
                     tracing::warn!(%error, "the guest's volume is not usable, seeding it anew");
                     reseeded = true;
-                    self.forget_guest_volume(&volume).await?;
+                    self.host.forget();
+                    let now = self.host().await?;
+                    if now.info.daemon_id == host.info.daemon_id {
+                        self.forget_guest_volume(&volume).await?;
+                    } else {
+                        // Another daemon: it never had this volume.
+                        self.guest.forget();
+                    }
+                    host = now;
                     volume = self.guest_volume(&host).await?;
-                }
-                Err(error) => {
-                    // The daemon may have been replaced by another one.
-                    self.forget_host();
-                    return Err(error);
                 }
             }
         }
@@ -148,6 +160,8 @@ impl Inner {
         uid: Option<Uid>,
         swap: Swap,
     ) -> Result<Container, EngineError> {
+        // Whoever closes this has swept, or is about to.
+        self.open()?;
         // Held from before it is asked for: without an answer nobody knows whether it is made.
         let held = self.leftovers.hold(name);
         let created = match self.daemon.create(name, asked).await {

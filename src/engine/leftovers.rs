@@ -61,8 +61,6 @@ struct Inner {
     daemon: Arc<dyn Daemon>,
     instance: InstanceId,
     state: Mutex<State>,
-    /// Whether the daemon may still be making what it was asked for.
-    late: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -74,6 +72,8 @@ struct State {
     things: Vec<(Thing, Instant)>,
     /// Whether something was given up since the last look.
     stirred: bool,
+    /// Whether the daemon may still be making what it was asked for.
+    late: bool,
     looking: bool,
 }
 
@@ -100,7 +100,10 @@ impl Held {
 
     /// The daemon did not say whether it makes the container: it may be there only later.
     pub(super) fn may_follow(&self) {
-        self.leftovers.inner.late.store(true, Ordering::SeqCst);
+        let mut state = self.leftovers.inner.state();
+        state.late = true;
+        // A look that is about to end would say otherwise.
+        state.stirred = true;
     }
 }
 
@@ -127,7 +130,6 @@ impl Leftovers {
                 daemon,
                 instance,
                 state: Mutex::default(),
-                late: AtomicBool::new(false),
                 closed: CancellationToken::new(),
             }),
         }
@@ -166,9 +168,10 @@ impl Leftovers {
         self.look();
     }
 
-    /// Whether the daemon may still be making a container that nobody waits for.
+    /// Whether there may be something left of it, now or later, that nobody waits for.
     pub(super) fn may_follow(&self) -> bool {
-        self.inner.late.load(Ordering::SeqCst)
+        let state = self.inner.state();
+        state.late || !state.things.is_empty()
     }
 
     /// Looks no more: whoever closes the engine sweeps by force.
@@ -220,7 +223,7 @@ impl Inner {
                     let mut state = self.state();
                     if since.elapsed() >= deadline::SETTLED && !state.stirred {
                         state.looking = false;
-                        self.late.store(false, Ordering::SeqCst);
+                        state.late = false;
                         return;
                     }
                 }
@@ -236,7 +239,8 @@ impl Inner {
     /// Looks once, and removes what is nobody's.
     async fn clear(&self) -> Result<Found, DaemonError> {
         let mut found = Found::Nothing;
-        for listed in reap::containers_of(self.daemon.as_ref(), &self.instance).await? {
+        let own = std::slice::from_ref(&self.instance);
+        for (_, listed) in reap::containers_of(self.daemon.as_ref(), own).await? {
             // After the list: what is made from now on is not in it, and what was in the making is held.
             if self.state().held.contains(&listed.name) {
                 continue;

@@ -23,7 +23,6 @@ mod host;
 mod image;
 mod instance;
 mod launch;
-mod ledger;
 mod leftovers;
 mod reap;
 mod sandbox;
@@ -183,6 +182,11 @@ impl Engine {
         self.inner.reap().await
     }
 
+    /// Does so at once, a few times more, and for as long as something may be left of them or follow.
+    pub async fn keep_reaped(&self) {
+        self.inner.keep_reaped().await;
+    }
+
     /// Takes no more launches, waits a bounded time for the clean-up under way, removes by force what is left of
     /// this instance, and gives its instance file back if nothing is.
     pub async fn close(&self) {
@@ -196,14 +200,15 @@ impl Engine {
         if !settled {
             tracing::warn!("clean-up takes long, removing what is left by force");
         }
-        if inner.seq.load(Ordering::Relaxed) == 1 {
+        let settled = settled && !inner.leftovers.may_follow();
+        if settled && inner.seq.load(Ordering::Relaxed) == 1 {
             // Nothing was ever made: the daemon need not be asked, it may be down.
-            inner.instance.retire();
+            inner.instance.retire(None);
             return;
         }
-        match tokio::time::timeout(deadline::CLOSE, inner.sweep(inner.instance.id())).await {
-            Ok(Ok((_, 0))) if settled && !inner.leftovers.may_follow() => {
-                inner.instance.retire();
+        match tokio::time::timeout(deadline::CLOSE, inner.sweep_own()).await {
+            Ok(Ok((daemon, 0))) if settled && !inner.leftovers.may_follow() => {
+                inner.instance.retire(Some(&daemon));
             }
             // The daemon may still be making what it was asked for: whoever starts next must know where to look.
             Ok(Ok((_, 0))) => tracing::warn!("containers may follow, the next start removes them"),
@@ -223,6 +228,13 @@ impl Inner {
         } else {
             Ok(())
         }
+    }
+
+    /// Removes every container of this instance. Says on which daemon, and how many did not go.
+    async fn sweep_own(&self) -> Result<(String, usize), DaemonError> {
+        let daemon = self.daemon.info().await?.daemon_id;
+        let swept = self.sweep(std::slice::from_ref(self.instance.id())).await?;
+        Ok((daemon, swept.values().map(|swept| swept.failed).sum()))
     }
 
     /// The daemon's host, looked up once.

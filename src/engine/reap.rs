@@ -1,10 +1,11 @@
 //! Removes what servers that have ended left on the daemon.
 //!
 //! A label alone proves nothing: an image can forge it. A container is removed only where its name says
-//! an instance, its label says the same one, and that instance's lock file, in our own state directory, is there and
-//! free. An instance without a file here may belong to a server with another state directory, and is left alone.
+//! an instance, its label says the same one, and that instance was taken over: its lock file, in our own state directory,
+//! was found free. An instance that never had one here may belong to a server with another state directory, and is left
+//! alone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     Inner, container,
@@ -14,6 +15,17 @@ use super::{
     spec::{self, LABEL_INSTANCE},
 };
 use crate::types::InstanceId;
+
+/// Waits before each sweep. What a daemon was making when its server was killed appears a moment after the first one, or as
+/// late as the deadline for it allows.
+const WAITS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_secs(2),
+    Duration::from_secs(6),
+    Duration::from_secs(14),
+];
+/// And before each of those that follow, for as long as there may be something.
+const LAST_WAIT: Duration = Duration::from_secs(100);
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,22 +39,40 @@ pub struct Reaped {
 }
 
 impl Inner {
+    /// Sweeps now, a few times more, and then for as long as something may be left or follow: nobody else looks for what was
+    /// taken over.
+    pub(super) async fn keep_reaped(&self) {
+        for wait in WAITS.into_iter().chain(std::iter::repeat(LAST_WAIT)) {
+            tokio::time::sleep(wait).await;
+            if let Err(error) = self.reap().await {
+                tracing::debug!(%error, "what ended servers left could not be looked for");
+            }
+            if wait == LAST_WAIT && !self.instance.has_inherited() {
+                return;
+            }
+        }
+    }
+
     /// Sweeps after every ended server of our state directory that used this daemon.
     pub(super) async fn reap(&self) -> Result<Reaped, EngineError> {
-        let host = self.host().await?;
-        let heritage = self.instance.take_over(&host.info.daemon_id)?;
-        let mut reaped = Reaped {
-            instances: heritage.empty,
-            ..Reaped::default()
-        };
-        if heritage.charges.is_empty() {
+        // Asked anew each time: what is not on another daemon is not gone.
+        let daemon = self.daemon.info().await?.daemon_id;
+        let charges = self.instance.take_over(&daemon)?;
+        let mut reaped = Reaped::default();
+        if charges.is_empty() {
             return Ok(reaped);
         }
+        let instances: Vec<_> = charges
+            .iter()
+            .map(|(charge, _)| charge.instance.clone())
+            .collect();
+        let swept = self.sweep(&instances).await?;
         // A daemon that cannot say which volumes it has can still remove containers.
         let seeded = self.seeded().await;
-        for (charge, known_for) in heritage.charges {
+        let mut done = Vec::new();
+        for (charge, known_for) in charges {
             let instance = &charge.instance;
-            let (removed, failed) = self.sweep(instance).await?;
+            let Swept { removed, failed } = swept.get(instance).copied().unwrap_or_default();
             reaped.containers += removed;
             reaped.failed += failed;
             // After its containers: one of them may be the one that fills the volume.
@@ -57,57 +87,84 @@ impl Inner {
                 reaped.instances += 1;
                 // A container that the daemon was making when the server ended may appear only now.
                 if known_for >= deadline::SETTLED {
-                    self.instance.done_with(&charge);
+                    done.push(charge);
                 }
+            }
+        }
+        if !done.is_empty() && self.daemon.info().await?.daemon_id == daemon {
+            for charge in done {
+                self.instance.done_with(&charge);
             }
         }
         Ok(reaped)
     }
 
-    /// Removes every container of one instance. Says how many went, and how many did not.
-    pub(super) async fn sweep(&self, instance: &InstanceId) -> Result<(usize, usize), DaemonError> {
-        let all = containers_of(self.daemon.as_ref(), instance).await?;
-        let removals: Vec<_> = all
-            .into_iter()
-            .map(|listed| {
-                let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
-                tokio::spawn(async move { container::remove(daemon.as_ref(), &listed.id).await })
-            })
-            .collect();
-        let (mut removed, mut failed) = (0, 0);
-        for removal in removals {
-            match removal.await {
-                Ok(Ok(())) => removed += 1,
-                Ok(Err(error)) => {
-                    tracing::warn!(%instance, %error, "a container could not be removed");
-                    failed += 1;
-                }
-                Err(error) => {
-                    tracing::warn!(%instance, %error, "the removal of a container failed");
-                    failed += 1;
-                }
+    /// Removes every container of these instances. Says of each that had some how many went, and how many did not.
+    pub(super) async fn sweep(
+        &self,
+        instances: &[InstanceId],
+    ) -> Result<BTreeMap<InstanceId, Swept>, DaemonError> {
+        let all = containers_of(self.daemon.as_ref(), instances).await?;
+        let removals: Vec<_> =
+            all.into_iter()
+                .map(|(instance, listed)| {
+                    let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
+                    let removal = tokio::spawn(async move {
+                        container::remove(daemon.as_ref(), &listed.id).await
+                    });
+                    (instance, removal)
+                })
+                .collect();
+        let mut swept = BTreeMap::<_, Swept>::new();
+        for (instance, removal) in removals {
+            let failure = match removal.await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(error) = &failure {
+                tracing::warn!(%instance, error, "a container could not be removed");
             }
+            let of = swept.entry(instance).or_default();
+            *(if failure.is_none() {
+                &mut of.removed
+            } else {
+                &mut of.failed
+            }) += 1;
         }
-        Ok((removed, failed))
+        Ok(swept)
     }
 }
 
-/// Every container of one instance, in whatever state.
-pub(super) async fn containers_of(
-    daemon: &dyn Daemon,
-    instance: &InstanceId,
-) -> Result<Vec<Listed>, DaemonError> {
-    let mut all = daemon
-        .list(&[format!("{LABEL_INSTANCE}={instance}")])
-        .await?;
-    all.retain(|listed| belongs(listed, instance));
-    Ok(all)
+/// What became of the containers of one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Swept {
+    pub(super) removed: usize,
+    pub(super) failed: usize,
 }
 
-/// Whether name and label agree that the container is this instance's.
-fn belongs(listed: &Listed, instance: &InstanceId) -> bool {
-    spec::instance_of(&listed.name).as_ref() == Some(instance)
-        && listed.labels.get(LABEL_INSTANCE).map(String::as_str) == Some(instance.as_str())
+/// Every container of these instances, in whatever state.
+pub(super) async fn containers_of(
+    daemon: &dyn Daemon,
+    instances: &[InstanceId],
+) -> Result<Vec<(InstanceId, Listed)>, DaemonError> {
+    let label = match instances {
+        [one] => format!("{LABEL_INSTANCE}={one}"),
+        // One question for all of them.
+        _ => LABEL_INSTANCE.to_owned(),
+    };
+    let all = daemon.list(&[label]).await?.into_iter();
+    let whose = all.filter_map(|listed| Some((belongs_to(&listed)?, listed)));
+    Ok(whose
+        .filter(|(instance, _)| instances.contains(instance))
+        .collect())
+}
+
+/// The instance whose container it is, if name and label agree.
+fn belongs_to(listed: &Listed) -> Option<InstanceId> {
+    let instance = spec::instance_of(&listed.name)?;
+    let label = listed.labels.get(LABEL_INSTANCE)?;
+    (label == instance.as_str()).then_some(instance)
 }
 
 #[cfg(test)]
@@ -123,7 +180,8 @@ mod tests {
             name,
             labels: [(LABEL_INSTANCE.to_owned(), label.to_string())].into(),
         };
-        assert!(belongs(&listed(format!("belljar-{ours}-7"), &ours), &ours));
+        let right = listed(format!("belljar-{ours}-7"), &ours);
+        assert_eq!(belongs_to(&right), Some(ours.clone()));
         for (name, label) in [
             (format!("belljar-{other}-7"), &ours),
             (format!("belljar-{ours}-7"), &other),
@@ -132,7 +190,7 @@ mod tests {
             (format!("belljar-{ours}-7x"), &ours),
             (format!("belljar-{ours}"), &ours),
         ] {
-            assert!(!belongs(&listed(name.clone(), label), &ours), "{name}");
+            assert_eq!(belongs_to(&listed(name.clone(), label)), None, "{name}");
         }
     }
 }

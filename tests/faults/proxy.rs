@@ -163,6 +163,11 @@ impl Proxy {
         self.shared.hanging.load(Ordering::SeqCst)
     }
 
+    /// How often anything was asked so far.
+    pub(crate) fn asked(&self) -> u64 {
+        self.shared.calls.lock().unwrap().values().sum()
+    }
+
     /// What the server has made through it: the step and the name.
     pub(crate) fn made(&self) -> Vec<(Step, String)> {
         self.shared.made.lock().unwrap().clone()

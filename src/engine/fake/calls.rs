@@ -307,10 +307,9 @@ impl Daemon for FakeDaemon {
         after(self.enter(Verb::List, &labels.join(" ")).await?)?;
         let mut all = listed(&self.lock());
         all.retain(|found| {
-            labels.iter().all(|label| {
-                label
-                    .split_once('=')
-                    .is_some_and(|(name, value)| found.labels.get(name).is_some_and(|v| v == value))
+            labels.iter().all(|label| match label.split_once('=') {
+                Some((name, value)) => found.labels.get(name).is_some_and(|v| v == value),
+                None => found.labels.contains_key(label),
             })
         });
         Ok(all)

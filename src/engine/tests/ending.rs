@@ -143,6 +143,120 @@ async fn the_dead_of_another_daemon_are_left_to_servers_of_that_daemon() {
     assert!(elsewhere.containers().is_empty());
 }
 
+#[tokio::test]
+async fn a_server_whose_daemon_is_replaced_says_of_both_that_it_has_containers_there() {
+    let world = World::new();
+    std::mem::forget(world.launch().await.unwrap());
+    // Another one answers at the same address, with the image and without the volume.
+    world
+        .daemon
+        .change_info(|info| info.daemon_id = "ANOTHER".into());
+    let bad = DaemonError::Failed {
+        call: "start",
+        why: "exec: \".belljar/init\": stat: no such file or directory".into(),
+    };
+    world.daemon.on(Verb::Start, Cue::Fail(bad));
+    world.launch().await.unwrap();
+    world.engine.close().await;
+    assert_eq!(
+        world.instance_files(),
+        1,
+        "the first daemon was not swept: whoever comes next must find it"
+    );
+    let text = instance_file(&world);
+    assert!(
+        text.contains(r#""daemon":"ANOTHER","state":"gone""#),
+        "{text}"
+    );
+    assert!(
+        !text.contains(r#""daemon":"FAKE","state":"gone""#),
+        "{text}"
+    );
+}
+
+fn instance_file(world: &World) -> String {
+    let files = std::fs::read_dir(world.state.path().join("instances")).unwrap();
+    let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    texts.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_from_another_daemon_is_not_done_with() {
+    let world = World::new();
+    drop(engine_on(&world.daemon, world.state.path()));
+    world.engine.reap().await.unwrap();
+    tokio::time::advance(2 * deadline::SETTLED).await;
+    let change = |name: &'static str| {
+        let daemon = &world.daemon;
+        daemon.change_info(|info| info.daemon_id = name.into());
+    };
+    // In the middle of it another one takes its place, where there is nothing to remove.
+    world.daemon.on(Verb::Info, Cue::Pass);
+    world
+        .daemon
+        .on(Verb::List, Cue::Delay(Duration::from_secs(2)));
+    let (reaped, ()) = tokio::join!(world.engine.reap(), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        change("ANOTHER");
+    });
+    assert_eq!(reaped.unwrap().instances, 1);
+    assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());
+    change("FAKE");
+    assert_eq!(
+        world.engine.reap().await.unwrap().instances,
+        1,
+        "done with now"
+    );
+    assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_last_sweep_finds_is_looked_for_until_nothing_can_follow() {
+    let world = World::new();
+    let engine = world.engine.clone();
+    let reaping = tokio::spawn(async move { engine.keep_reaped().await });
+    tokio::time::sleep(Duration::from_secs(121)).await;
+    let dead = engine_on(&world.daemon, world.state.path());
+    let id = dead.instance().id().clone();
+    drop(dead);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.instance_files(), 1, "it was found");
+    let name = format!("belljar-{id}-7");
+    forge(&world.daemon, &name, &id).await;
+    until_gone(&world, &name).await;
+    reaping.await.unwrap();
+    let text = instance_file(&world);
+    assert!(text.contains(r#""state":"gone""#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_while_the_daemon_imports_the_guest_leaves_its_name_behind() {
+    let world = World::new();
+    world
+        .daemon
+        .on(Verb::ImportImage, Cue::Delay(2 * deadline::CLOSE));
+    let engine = world.engine.clone();
+    let launch = tokio::spawn(async move { engine.launch(&permit(IMAGE)).await.map(|_| ()) });
+    until_called(&world.daemon, Verb::ImportImage, 1).await;
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 1, "the next start must find it");
+    let error = launch.await.unwrap().unwrap_err();
+    assert!(matches!(error, EngineError::Closed), "{error}");
+    assert_eq!(world.daemon.count(Verb::Create), 0, "nothing more is made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_while_it_owes_a_volume_or_an_image_leaves_its_name_behind() {
+    for verb in [Verb::RemoveVolume, Verb::RemoveImage] {
+        let world = World::new();
+        world.daemon.on(Verb::Wait, Cue::Fail(failure()));
+        world.daemon.on(verb, Cue::Fail(failure()));
+        world.fails().await;
+        world.engine.close().await;
+        assert_eq!(world.instance_files(), 1, "{verb:?}");
+    }
+}
+
 async fn until_called(daemon: &FakeDaemon, verb: Verb, times: usize) {
     while daemon.count(verb) < times {
         tokio::time::sleep(Duration::from_millis(1)).await;
