@@ -29,6 +29,6 @@ pub(super) const LOST_VERDICT: Duration = Duration::from_secs(3);
 pub(super) const SEED: Duration = Duration::from_mins(1);
 /// How long [`super::Engine::close`] waits for the clean-up that is under way before it removes by force.
 pub(super) const CLOSE: Duration = Duration::from_secs(8);
-/// How long after a server's end the daemon may still be making what it was asked for: longer than [`CREATE`]. Until then
-/// its instance is not forgotten.
-pub(super) const SETTLED: Duration = Duration::from_secs(90);
+/// How long the daemon may still be making what it was asked for by somebody who is not there any more: longer than
+/// [`IMPORT`] and [`CREATE`].
+pub(super) const SETTLED: Duration = Duration::from_secs(150);

@@ -103,6 +103,27 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether it may come of another daemon than the one whose host and volume are known.
+    pub(super) fn may_be_another_daemon(&self) -> bool {
+        match self {
+            Self::Daemon(_)
+            | Self::Warning { .. }
+            | Self::Mismatch { .. }
+            | Self::RuntimeMissing { .. }
+            | Self::Platform { .. }
+            | Self::GuestVolume { .. }
+            | Self::Start { .. }
+            | Self::Tether(_) => true,
+            // What other launches know of it need not be looked up again for these.
+            Self::ImageMissing { .. }
+            | Self::ImageRefused { .. }
+            | Self::UidsExhausted { .. }
+            | Self::Fault
+            | Self::Closed
+            | Self::Instance(_) => false,
+        }
+    }
+
     /// The constant name of the reason, for the audit log and for tests.
     #[must_use]
     pub fn reason(&self) -> &'static str {

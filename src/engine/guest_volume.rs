@@ -169,7 +169,7 @@ impl Inner {
 
     /// Removes a volume, now or as soon as that is possible: it may be in use, or be made only now. One that the pointer
     /// names after all, since only the answer was lost, stays.
-    async fn discard_volume(&self, volume: GuestVolume) {
+    pub(super) async fn discard_volume(&self, volume: GuestVolume) {
         match is_pointed_to(self.daemon.as_ref(), &volume).await {
             Ok(true) => return,
             Ok(false) => {

@@ -57,8 +57,9 @@ impl Inner {
     /// Makes a sandbox.
     pub(super) async fn launch(self: Arc<Self>, launch: Launch) -> Result<Sandbox, EngineError> {
         let launched = self.try_launch(&launch).await;
-        if launched.is_err() {
-            // The daemon may have been replaced by another one.
+        if let Err(error) = &launched
+            && error.may_be_another_daemon()
+        {
             self.forget_host();
         }
         launched
@@ -87,8 +88,7 @@ impl Inner {
                     if now.info.daemon_id == host.info.daemon_id {
                         self.forget_guest_volume(&volume).await?;
                     } else {
-                        // Another daemon: it never had this volume.
-                        self.guest.forget();
+                        self.forget_strange_volume(&volume).await?;
                     }
                     host = now;
                     volume = self.guest_volume(&host).await?;

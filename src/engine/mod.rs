@@ -200,9 +200,8 @@ impl Engine {
         if !settled {
             tracing::warn!("clean-up takes long, removing what is left by force");
         }
-        let settled = settled && !inner.leftovers.may_follow();
-        if settled && inner.seq.load(Ordering::Relaxed) == 1 {
-            // Nothing was ever made: the daemon need not be asked, it may be down.
+        if !inner.instance.has_own() {
+            // Nothing was ever made, nor will be: the daemon need not be asked, it may be down.
             inner.instance.retire(None);
             return;
         }
@@ -211,7 +210,7 @@ impl Engine {
                 inner.instance.retire(Some(&daemon));
             }
             // The daemon may still be making what it was asked for: whoever starts next must know where to look.
-            Ok(Ok((_, 0))) => tracing::warn!("containers may follow, the next start removes them"),
+            Ok(Ok((_, 0))) => tracing::warn!("something may follow, the next start removes it"),
             Ok(Ok((_, failed))) => {
                 tracing::warn!(failed, "containers are left, the next start removes them");
             }
@@ -232,8 +231,9 @@ impl Inner {
 
     /// Removes every container of this instance. Says on which daemon, and how many did not go.
     async fn sweep_own(&self) -> Result<(String, usize), DaemonError> {
-        let daemon = self.daemon.info().await?.daemon_id;
         let swept = self.sweep(std::slice::from_ref(self.instance.id())).await?;
+        // Afterwards: the first thing is that they go. Of another daemon that has come meanwhile nothing was noted.
+        let daemon = self.daemon.info().await?.daemon_id;
         Ok((daemon, swept.values().map(|swept| swept.failed).sum()))
     }
 
@@ -251,16 +251,24 @@ impl Inner {
 
     /// The guest's volume, found or filled once.
     async fn guest_volume(&self, host: &Host) -> Result<GuestVolume, EngineError> {
-        let look = async {
-            // Before the first container: whoever sweeps after us must know where to look.
-            self.instance.note_daemon(&host.info.daemon_id)?;
-            self.find_or_seed(host).await
-        };
-        self.guest.get(look).await
+        // Before the first container, also where another launch has looked: whoever sweeps after us must know where to
+        // look.
+        self.instance.note_daemon(&host.info.daemon_id)?;
+        self.guest.get(self.find_or_seed(host)).await
     }
 
     /// Gives up a volume whose guest does not run, unless somebody else did so already.
     async fn forget_guest_volume(&self, volume: &GuestVolume) -> Result<(), EngineError> {
         self.guest.give_up(volume, self.discard_guest(volume)).await
+    }
+
+    /// Gives up a volume that is another daemon's. This one has made an empty one of its name, for the container that was
+    /// to have it.
+    async fn forget_strange_volume(&self, volume: &GuestVolume) -> Result<(), EngineError> {
+        let discard = async {
+            self.discard_volume(volume.clone()).await;
+            Ok(())
+        };
+        self.guest.give_up(volume, discard).await
     }
 }

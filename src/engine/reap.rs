@@ -1,17 +1,20 @@
 //! Removes what servers that have ended left on the daemon.
 //!
 //! A label alone proves nothing: an image can forge it. A container is removed only where its name says
-//! an instance, its label says the same one, and that instance was taken over: its lock file, in our own state directory,
-//! was found free. An instance that never had one here may belong to a server with another state directory, and is left
+//! an instance, its label says the same one, and that instance has ended: its lock file, in our own state directory, was
+//! found free. An instance that never had one here may belong to a server with another state directory, and is left
 //! alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
 
 use super::{
     Inner, container,
     daemon::{Daemon, DaemonError, Listed},
     deadline,
     error::EngineError,
+    instance::Charge,
     spec::{self, LABEL_INSTANCE},
 };
 use crate::types::InstanceId;
@@ -27,6 +30,10 @@ const WAITS: [Duration; 4] = [
 /// And before each of those that follow, for as long as there may be something.
 const LAST_WAIT: Duration = Duration::from_secs(100);
 
+/// Containers that are removed at a time. Stops what many servers left, as after a loss of power, from taking all the
+/// connections that this one may open.
+const MAX_REMOVALS: usize = 16;
+
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
@@ -36,29 +43,44 @@ pub struct Reaped {
     pub containers: usize,
     /// Containers of theirs that could not be removed; the next sweep tries again.
     pub failed: usize,
+    /// Servers of which something may be left, or may follow: to be swept after again.
+    pub pending: usize,
 }
 
 impl Inner {
     /// Sweeps now, a few times more, and then for as long as something may be left or follow: nobody else looks for what was
-    /// taken over.
-    pub(super) async fn keep_reaped(&self) {
+    /// taken over, and a daemon that does not answer may have something.
+    pub(super) async fn keep_reaped(self: &Arc<Self>) {
         for wait in WAITS.into_iter().chain(std::iter::repeat(LAST_WAIT)) {
             tokio::time::sleep(wait).await;
-            if let Err(error) = self.reap().await {
-                tracing::debug!(%error, "what ended servers left could not be looked for");
-            }
-            if wait == LAST_WAIT && !self.instance.has_inherited() {
-                return;
+            match self.reap().await {
+                Ok(reaped) if wait == LAST_WAIT && reaped.pending == 0 => return,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "what ended servers left could not be looked for");
+                }
             }
         }
     }
 
     /// Sweeps after every ended server of our state directory that used this daemon.
-    pub(super) async fn reap(&self) -> Result<Reaped, EngineError> {
+    pub(super) async fn reap(self: &Arc<Self>) -> Result<Reaped, EngineError> {
+        let reaped = self.sweep_the_dead().await;
+        if reaped.is_err() {
+            // Whatever it was to make while it did not answer may come now.
+            self.instance.count_anew(None);
+        }
+        reaped
+    }
+
+    async fn sweep_the_dead(self: &Arc<Self>) -> Result<Reaped, EngineError> {
         // Asked anew each time: what is not on another daemon is not gone.
         let daemon = self.daemon.info().await?.daemon_id;
-        let charges = self.instance.take_over(&daemon)?;
-        let mut reaped = Reaped::default();
+        let charges = self.take_over(&daemon).await?;
+        let mut reaped = Reaped {
+            pending: charges.len(),
+            ..Reaped::default()
+        };
         if charges.is_empty() {
             return Ok(reaped);
         }
@@ -83,20 +105,41 @@ impl Inner {
             if let Err(error) = &cleared {
                 tracing::warn!(%instance, %error, "what was left of filling a volume could not be removed");
             }
-            if failed == 0 && cleared.is_ok() {
-                reaped.instances += 1;
-                // A container that the daemon was making when the server ended may appear only now.
-                if known_for >= deadline::SETTLED {
-                    done.push(charge);
-                }
+            let works = failed == 0 && cleared.is_ok();
+            reaped.instances += usize::from(works);
+            if removed > 0 || !works {
+                self.instance.count_anew(Some(&charge));
+            } else if known_for >= deadline::SETTLED {
+                // A container that the daemon was making when the server ended would have appeared.
+                done.push(charge);
             }
         }
-        if !done.is_empty() && self.daemon.info().await?.daemon_id == daemon {
+        if !done.is_empty() && self.is_still(&daemon).await {
             for charge in done {
                 self.instance.done_with(&charge);
+                reaped.pending -= 1;
             }
         }
         Ok(reaped)
+    }
+
+    async fn take_over(
+        self: &Arc<Self>,
+        daemon: &str,
+    ) -> Result<Vec<(Charge, Duration)>, EngineError> {
+        let (inner, daemon) = (Arc::clone(self), daemon.to_owned());
+        let taken = tokio::task::spawn_blocking(move || inner.instance.take_over(&daemon));
+        let taken = taken.await.map_err(|error| {
+            tracing::error!(%error, "a sweep was interrupted");
+            EngineError::Fault
+        })?;
+        Ok(taken?)
+    }
+
+    /// Whether it is this daemon that answers.
+    async fn is_still(&self, daemon: &str) -> bool {
+        let info = self.daemon.info().await;
+        info.is_ok_and(|info| info.daemon_id == daemon)
     }
 
     /// Removes every container of these instances. Says of each that had some how many went, and how many did not.
@@ -105,32 +148,24 @@ impl Inner {
         instances: &[InstanceId],
     ) -> Result<BTreeMap<InstanceId, Swept>, DaemonError> {
         let all = containers_of(self.daemon.as_ref(), instances).await?;
-        let removals: Vec<_> =
-            all.into_iter()
-                .map(|(instance, listed)| {
-                    let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
-                    let removal = tokio::spawn(async move {
-                        container::remove(daemon.as_ref(), &listed.id).await
-                    });
-                    (instance, removal)
-                })
-                .collect();
-        let mut swept = BTreeMap::<_, Swept>::new();
-        for (instance, removal) in removals {
-            let failure = match removal.await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(error) => Some(error.to_string()),
-            };
-            if let Some(error) = &failure {
-                tracing::warn!(%instance, error, "a container could not be removed");
+        let removals = all.into_iter().map(|(instance, listed)| {
+            let daemon: Arc<dyn Daemon> = Arc::clone(&self.daemon);
+            async move {
+                let removed = container::remove(daemon.as_ref(), &listed.id).await;
+                (instance, removed)
             }
-            let of = swept.entry(instance).or_default();
-            *(if failure.is_none() {
-                &mut of.removed
-            } else {
-                &mut of.failed
-            }) += 1;
+        });
+        let mut removals = futures_util::stream::iter(removals).buffer_unordered(MAX_REMOVALS);
+        let mut swept = BTreeMap::<_, Swept>::new();
+        while let Some((instance, removed)) = removals.next().await {
+            let of = swept.entry(instance.clone()).or_default();
+            match removed {
+                Ok(()) => of.removed += 1,
+                Err(error) => {
+                    tracing::warn!(%instance, %error, "a container could not be removed");
+                    of.failed += 1;
+                }
+            }
         }
         Ok(swept)
     }

@@ -2,8 +2,8 @@
 //!
 //! Many servers share one state directory and one daemon. Each owns `<state>/instances/<id>.lock`, holds its lock until
 //! it ends, however it ends, and writes into it whose containers it sees to ([`Ledger`]). Whoever finds the lock free
-//! takes over what the file says of its own daemon, into its own file first, and removes the other. Only what a server has
-//! taken over so, or is its own, may it remove: that a file is held, or is not there, proves nothing.
+//! takes over what the file says of its own daemon, into its own file first, and removes the other. It may remove only
+//! what is its own, or whose lock it found free: that a file is held, or is not there, proves nothing.
 
 mod dead;
 mod ledger;
@@ -36,8 +36,8 @@ const NEW: &str = ".new";
 const MAX_TRIES: usize = 8;
 /// Files of others that are open at a time. Stops many dead servers from taking all the files that this one may open.
 const MAX_OPEN: usize = 64;
-/// Known to have ended for so long by the wall clock, a server has, whatever was done to the clock: somebody may have set it,
-/// or the machine, with its daemon, may have slept. Below that each server counts by itself.
+/// A server that is known to have ended for so long by the wall clock is taken to have. For less than that the clock may have
+/// been set, or the machine, with its daemon, may have slept: each server counts by itself.
 const LONG_ENDED: Duration = Duration::from_hours(2);
 
 /// The lock file could not be made or looked at.
@@ -61,6 +61,8 @@ struct Books {
     ledger: Ledger,
     /// What the ledger says of servers that have ended.
     inherited: Vec<Inherited>,
+    /// Whether the server has given its own part up.
+    retired: bool,
 }
 
 /// A charge of a server that has ended.
@@ -100,6 +102,7 @@ impl Instance {
                     let books = Books {
                         ledger: Ledger::new(lock),
                         inherited: Vec::new(),
+                        retired: false,
                     };
                     return Ok(Self {
                         id,
@@ -120,17 +123,29 @@ impl Instance {
         &self.id
     }
 
-    /// Notes which daemon this server makes containers on, before it makes the first.
+    /// Notes which daemon this server makes containers on, before it makes the first there. Fails once it has retired.
     pub(super) fn note_daemon(&self, daemon: &str) -> Result<(), InstanceError> {
         let charge = Charge {
             instance: self.id.clone(),
             daemon: daemon.to_owned(),
         };
-        let noted = self.books().ledger.note(&charge, State::Live);
+        let mut books = self.books();
+        let noted = if books.retired {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            books.ledger.note(&charge, State::Live)
+        };
         noted.map_err(|source| InstanceError {
             path: self.path(),
             source,
         })
+    }
+
+    /// Whether it may have made something.
+    pub(super) fn has_own(&self) -> bool {
+        let books = self.books();
+        let mut open = books.ledger.open().iter();
+        open.any(|(charge, _)| charge.instance == self.id)
     }
 
     /// Nothing of this instance is left on this daemon, nor follows; without one it never made anything. Removes the file,
@@ -138,6 +153,7 @@ impl Instance {
     /// The lock stays until this is dropped.
     pub(super) fn retire(&self, daemon: Option<&str>) {
         let mut books = self.books();
+        books.retired = true;
         let open = books.ledger.open().to_vec();
         let (done, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(|(charge, _)| {
             charge.instance == self.id && daemon.is_none_or(|daemon| daemon == charge.daemon)
@@ -205,9 +221,15 @@ impl Instance {
         Ok(charges)
     }
 
-    /// Whether there is something that was taken over and not done with.
-    pub(super) fn has_inherited(&self) -> bool {
-        !self.books().inherited.is_empty()
+    /// Counts anew how long these servers are known to have ended, or all: the daemon did not answer meanwhile, or made
+    /// something of theirs only now.
+    pub(super) fn count_anew(&self, charge: Option<&Charge>) {
+        for inherited in &mut self.books().inherited {
+            if charge.is_none_or(|charge| *charge == inherited.charge) {
+                inherited.before = Duration::ZERO;
+                inherited.since = Instant::now();
+            }
+        }
     }
 
     /// Nothing is left of it, nor follows.
@@ -220,6 +242,15 @@ impl Instance {
         books
             .inherited
             .retain(|inherited| inherited.charge != *charge);
+    }
+
+    /// What the file says of each charge that is open, for tests. Nobody else can read a locked file everywhere.
+    #[cfg(test)]
+    pub(super) fn open(&self) -> Vec<(InstanceId, String)> {
+        let books = self.books();
+        let open = books.ledger.open().iter();
+        open.map(|(charge, _)| (charge.instance.clone(), charge.daemon.clone()))
+            .collect()
     }
 
     fn path(&self) -> PathBuf {
@@ -251,14 +282,13 @@ impl Books {
             return inherited;
         }
         for (mut dead, theirs) in dead {
-            dead.strike(&theirs)?;
+            dead.strike(&theirs);
         }
         Ok(())
     }
 
     /// Writes down what others were to see to. Returns once it is kept.
     fn inherit<'a>(&mut self, theirs: impl Iterator<Item = &'a (Charge, State)>) -> io::Result<()> {
-        let mut new = false;
         for (charge, state) in theirs {
             if self.inherited.iter().any(|known| known.charge == *charge) {
                 continue;
@@ -275,9 +305,9 @@ impl Books {
                 },
                 since: Instant::now(),
             });
-            new = true;
         }
-        if new { self.ledger.sync() } else { Ok(()) }
+        // Not only what is new: it may be known from a time when it could not be kept.
+        self.ledger.sync()
     }
 
     /// What was taken over on this daemon, with how long its server is known to have ended.

@@ -59,7 +59,8 @@ async fn reap_removes_the_dead_s_containers_and_nobody_else_s() {
         Reaped {
             instances: 1,
             containers: 1,
-            failed: 0
+            failed: 0,
+            pending: 1
         }
     );
     assert_eq!(world.daemon.containers().len(), 4);
@@ -134,6 +135,7 @@ async fn the_dead_of_another_daemon_are_left_to_servers_of_that_daemon() {
         assert_eq!(world.engine.reap().await.unwrap(), Reaped::default());
         let there = engine_on(&elsewhere, world.state.path());
         reaped = there.reap().await.unwrap();
+        there.close().await;
         if reaped.instances > 0 {
             break;
         }
@@ -163,21 +165,60 @@ async fn a_server_whose_daemon_is_replaced_says_of_both_that_it_has_containers_t
         1,
         "the first daemon was not swept: whoever comes next must find it"
     );
-    let text = instance_file(&world);
-    assert!(
-        text.contains(r#""daemon":"ANOTHER","state":"gone""#),
-        "{text}"
-    );
-    assert!(
-        !text.contains(r#""daemon":"FAKE","state":"gone""#),
-        "{text}"
-    );
+    let own = world.engine.instance().id().clone();
+    assert_eq!(world.engine.instance().open(), [(own, "FAKE".into())]);
 }
 
-fn instance_file(world: &World) -> String {
-    let files = std::fs::read_dir(world.state.path().join("instances")).unwrap();
-    let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    texts.collect()
+#[tokio::test]
+async fn a_daemon_that_another_launch_has_met_already_is_noted_too() {
+    let world = World::new();
+    world.launch().await.unwrap().destroy().await.unwrap();
+    world
+        .daemon
+        .change_info(|info| info.daemon_id = "ANOTHER".into());
+    // The volume is known, of whichever of the two.
+    world.engine.inner.host.forget();
+    world.launch().await.unwrap().destroy().await.unwrap();
+    let noted = world.engine.instance().open().into_iter();
+    let noted: Vec<_> = noted.map(|(_, daemon)| daemon).collect();
+    assert_eq!(noted, ["FAKE", "ANOTHER"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_comes_up_late_loses_what_ended_servers_left() {
+    let world = World::new();
+    drop(engine_on(&world.daemon, world.state.path()));
+    for _ in 0..20 {
+        world.daemon.on(Verb::Info, Cue::Fail(failure()));
+    }
+    world.engine.keep_reaped().await;
+    assert_eq!(world.instance_files(), 1);
+    assert_eq!(world.engine.instance().open(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_daemon_does_not_answer_nothing_is_known_to_be_gone() {
+    let world = World::new();
+    let dead = engine_on(&world.daemon, world.state.path());
+    let id = dead.instance().id().clone();
+    drop(dead);
+    let almost = deadline::SETTLED * 9 / 10;
+    for verb in [Some(Verb::List), Some(Verb::Volumes), None] {
+        assert_eq!(world.engine.reap().await.unwrap().pending, 1);
+        tokio::time::advance(almost).await;
+        match verb {
+            Some(verb) => world.daemon.on(verb, Cue::Fail(failure())),
+            // Nor after it has made something.
+            None => forge(&world.daemon, &format!("belljar-{id}-7"), &id).await,
+        }
+        let _ = world.engine.reap().await;
+        tokio::time::advance(almost).await;
+        assert_eq!(world.engine.reap().await.unwrap().pending, 1, "{verb:?}");
+    }
+    forge(&world.daemon, "belljar-late", &id).await;
+    tokio::time::advance(deadline::SETTLED).await;
+    assert_eq!(world.engine.reap().await.unwrap().pending, 0);
+    assert_eq!(world.daemon.containers().len(), 1, "nobody's of that name");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,8 +266,7 @@ async fn what_the_last_sweep_finds_is_looked_for_until_nothing_can_follow() {
     forge(&world.daemon, &name, &id).await;
     until_gone(&world, &name).await;
     reaping.await.unwrap();
-    let text = instance_file(&world);
-    assert!(text.contains(r#""state":"gone""#), "{text}");
+    assert_eq!(world.engine.instance().open(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,13 +287,31 @@ async fn a_server_that_closes_while_the_daemon_imports_the_guest_leaves_its_name
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_while_it_owes_a_volume_or_an_image_leaves_its_name_behind() {
-    for verb in [Verb::RemoveVolume, Verb::RemoveImage] {
-        let world = World::new();
-        world.daemon.on(Verb::Wait, Cue::Fail(failure()));
-        world.daemon.on(verb, Cue::Fail(failure()));
-        world.fails().await;
-        world.engine.close().await;
-        assert_eq!(world.instance_files(), 1, "{verb:?}");
+    let world = World::new();
+    world.daemon.on(Verb::RemoveImage, Cue::Fail(failure()));
+    world.launch().await.unwrap().destroy().await.unwrap();
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 1, "an image");
+    let world = World::new();
+    world.daemon.on(Verb::Wait, Cue::Fail(failure()));
+    world.daemon.on(Verb::RemoveVolume, Cue::Fail(failure()));
+    world.fails().await;
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 1, "a volume");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_hangs_before_it_makes_anything_makes_nothing_after_the_end() {
+    let world = World::new();
+    world.daemon.on(Verb::Info, Cue::Delay(2 * deadline::CLOSE));
+    let engine = world.engine.clone();
+    let launch = tokio::spawn(async move { engine.launch(&permit(IMAGE)).await.map(|_| ()) });
+    until_called(&world.daemon, Verb::Info, 1).await;
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 0);
+    launch.await.unwrap().unwrap_err();
+    for verb in [Verb::ImportImage, Verb::CreateVolume, Verb::Create] {
+        assert_eq!(world.daemon.count(verb), 0);
     }
 }
 
