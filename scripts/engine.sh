@@ -92,7 +92,7 @@ ensure_engine() {
         die "no Docker engine answers at DOCKER_HOST=$DOCKER_HOST: start it, or unset the variable"
     fi
     if [ "$(uname -s)" != Linux ]; then
-        die "no Docker engine answers: install and start Docker Desktop, Colima or Podman, then run this again"
+        die "no Docker engine answers: install and start Docker Desktop or Colima, then run this again"
     fi
     if ! command -v dockerd >/dev/null && ! [ -x /usr/sbin/dockerd ] || ! command -v docker >/dev/null; then
         can_install || die "no Docker engine answers, and this user cannot install one: install Docker (Debian and Ubuntu: \`apt-get install docker.io\`) and start it, then run this again"

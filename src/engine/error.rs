@@ -65,6 +65,16 @@ pub enum EngineError {
         /// As the daemon says it.
         architecture: String,
     },
+    /// It is Podman that answers. Its Docker-compatible API (4.3.1) takes no seccomp profile in a request and no bound on the
+    /// number of files of a tmpfs, adds writable folders of its own, and gives itself a new id with every call.
+    #[error(
+        "Podman {version} answers instead of Docker, and its Docker-compatible API cannot make a sandbox as belljar needs it; \
+         use Docker Engine (rootless, if no daemon may run as root) and name it in DOCKER_HOST or `[docker] host`"
+    )]
+    Podman {
+        /// As it says it.
+        version: String,
+    },
     /// The volume with the guest could not be made.
     #[error("the volume with belljar's guest could not be made: {why}")]
     GuestVolume {
@@ -111,6 +121,7 @@ impl EngineError {
             | Self::Mismatch { .. }
             | Self::RuntimeMissing { .. }
             | Self::Platform { .. }
+            | Self::Podman { .. }
             | Self::GuestVolume { .. }
             | Self::Start { .. }
             | Self::Tether(_) => true,
@@ -135,6 +146,7 @@ impl EngineError {
             Self::Mismatch { .. } => "container_mismatch",
             Self::RuntimeMissing { .. } => "runtime_missing",
             Self::Platform { .. } => "platform",
+            Self::Podman { .. } => "podman",
             Self::GuestVolume { .. } => "guest_volume",
             Self::Start { .. } => "not_started",
             Self::UidsExhausted { .. } => "uids_exhausted",

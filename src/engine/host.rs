@@ -58,7 +58,16 @@ impl Host {
         daemon: &dyn Daemon,
         runtime: Option<&str>,
     ) -> Result<Self, EngineError> {
-        let info = daemon.info().await?;
+        let (info, version) = tokio::join!(daemon.info(), daemon.version());
+        let info = info?;
+        // One that does not say is asked to make a container, which is read back.
+        if let Ok(version) = version
+            && let Some(podman) = version.podman()
+        {
+            return Err(EngineError::Podman {
+                version: super::daemon::quoted(podman),
+            });
+        }
         let architecture = (info.os_type == "linux")
             .then(|| Architecture::parse(&info.architecture))
             .flatten()

@@ -296,6 +296,7 @@ async fn guest_is_bad(error: &EngineError, container: &Container) -> bool {
         | EngineError::Mismatch { .. }
         | EngineError::RuntimeMissing { .. }
         | EngineError::Platform { .. }
+        | EngineError::Podman { .. }
         | EngineError::GuestVolume { .. }
         | EngineError::UidsExhausted { .. }
         | EngineError::Closed

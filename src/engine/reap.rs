@@ -74,6 +74,8 @@ impl Inner {
     }
 
     async fn sweep_the_dead(self: &Arc<Self>) -> Result<Reaped, EngineError> {
+        // One that no sandbox can be on is left alone.
+        self.host().await?;
         // Asked anew each time: what is not on another daemon is not gone.
         let daemon = self.daemon.info().await?.daemon_id;
         let charges = self.take_over(&daemon).await?;

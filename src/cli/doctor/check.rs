@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    engine::{FIRST_UID, Facts, Swap, UID_COUNT},
+    engine::{FIRST_UID, Facts, Swap, UID_COUNT, daemon::Version},
     images::Present,
     types::MIB,
 };
@@ -99,14 +99,19 @@ impl fmt::Display for Check {
 pub(super) fn daemon(facts: &Facts) -> Vec<Check> {
     let (info, version) = (&facts.info, &facts.version);
     let known: Vec<&str> = info.runtimes.keys().map(String::as_str).collect();
+    let place = Check::ok(
+        "daemon",
+        format!("{} ({})", facts.place.endpoint, facts.place.why),
+    );
+    if version.podman().is_some() {
+        // Nothing else of it matters.
+        return vec![place, engine(version)];
+    }
     let mut checks = vec![
-        Check::ok(
-            "daemon",
-            format!("{} ({})", facts.place.endpoint, facts.place.why),
-        ),
+        place,
         platform(&info.os_type, &info.architecture),
         api(&version.api),
-        engine(&version.engine),
+        engine(version),
         runc(version.components.get("runc").map(String::as_str)),
         Check::ok(
             "kernel",
@@ -191,8 +196,17 @@ fn api(found: &str) -> Check {
     }
 }
 
-fn engine(found: &str) -> Check {
-    if numbers::<3>(found).is_some_and(|version| version >= ENGINE_FLOOR) {
+fn engine(version: &Version) -> Check {
+    let found = version.engine.as_str();
+    if let Some(podman) = version.podman() {
+        Check::failure(
+            "engine",
+            format!(
+                "Podman {podman}, not Docker: its Docker-compatible API cannot make a sandbox as belljar needs it"
+            ),
+            "use Docker Engine (rootless, if no daemon may run as root), and name it in DOCKER_HOST or `[docker] host`",
+        )
+    } else if numbers::<3>(found).is_some_and(|version| version >= ENGINE_FLOOR) {
         Check::ok("engine", found)
     } else {
         Check::warning(
@@ -347,8 +361,19 @@ mod tests {
         ] {
             assert_eq!(runc(Some(version)).level, level, "{version}");
         }
-        assert_eq!(engine("20.10.24+dfsg1").level, Level::Warning);
-        assert_eq!(engine("29.5.1").level, Level::Ok);
+        let version = |engine: &str| Version {
+            engine: engine.to_owned(),
+            ..Version::default()
+        };
+        assert_eq!(engine(&version("20.10.24+dfsg1")).level, Level::Warning);
+        assert_eq!(engine(&version("29.5.1")).level, Level::Ok);
+        let mut podman = version("29.5.1");
+        podman
+            .components
+            .insert("Podman Engine".to_owned(), "4.3.1".to_owned());
+        let found = engine(&podman);
+        assert_eq!(found.level, Level::Failure);
+        assert!(found.to_string().contains("Podman 4.3.1"), "{found}");
         assert_eq!(api("1.41").level, Level::Ok);
         assert_eq!(api("1.9").level, Level::Warning);
     }

@@ -36,6 +36,15 @@ pub struct Version {
     pub components: BTreeMap<String, String>,
 }
 
+impl Version {
+    /// The version of Podman, where that is what answers. It names itself so among its components
+    /// (`GET /version` of Podman 4.3.1).
+    #[must_use]
+    pub fn podman(&self) -> Option<&str> {
+        self.components.get("Podman Engine").map(String::as_str)
+    }
+}
+
 /// What the daemon says about its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {

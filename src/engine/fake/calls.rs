@@ -56,11 +56,7 @@ impl Daemon for FakeDaemon {
 
     async fn version(&self) -> Result<Version, DaemonError> {
         after(self.enter(Verb::Version, "").await?)?;
-        Ok(Version {
-            engine: "29.5.1".into(),
-            api: "1.53".into(),
-            components: [("runc".to_owned(), "1.4.0".to_owned())].into(),
-        })
+        Ok(self.lock().version.clone())
     }
 
     async fn info(&self) -> Result<Info, DaemonError> {

@@ -18,7 +18,8 @@ use tokio::{io::DuplexStream, sync::mpsc::UnboundedSender, task::JoinHandle};
 use super::daemon::Daemon;
 use super::{
     daemon::{
-        ContainerSpec, DaemonError, Image, Info, Inspected, Listed, OomFlag, Phase, State, Volume,
+        ContainerSpec, DaemonError, Image, Info, Inspected, Listed, OomFlag, Phase, State, Version,
+        Volume,
     },
     scripted_guest::{Greeting, ScriptedGuest},
 };
@@ -99,6 +100,7 @@ pub struct FakeDaemon {
 #[derive(Default)]
 struct FakeState {
     info: Info,
+    version: Version,
     images: BTreeMap<String, Image>,
     volumes: BTreeMap<String, (Volume, Filled)>,
     containers: BTreeMap<String, FakeContainer>,
@@ -198,9 +200,15 @@ impl FakeDaemon {
             memory_bytes: 8 << 30,
             ..Info::default()
         };
+        let version = Version {
+            engine: "29.5.1".into(),
+            api: "1.53".into(),
+            components: [("runc".to_owned(), "1.4.0".to_owned())].into(),
+        };
         Self {
             state: Mutex::new(FakeState {
                 info,
+                version,
                 ..FakeState::default()
             }),
             guest: Box::new(guest),
@@ -233,6 +241,11 @@ impl FakeDaemon {
     /// Changes what the daemon says of its host.
     pub fn change_info(&self, change: impl FnOnce(&mut Info)) {
         change(&mut self.lock().info);
+    }
+
+    /// Changes what the daemon says of its version.
+    pub fn change_version(&self, change: impl FnOnce(&mut Version)) {
+        change(&mut self.lock().version);
     }
 
     /// Queues a cue for the next call of this kind that has none yet.

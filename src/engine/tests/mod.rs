@@ -504,6 +504,26 @@ async fn a_missing_runtime_makes_no_container() {
 }
 
 #[tokio::test]
+async fn podman_is_named_and_nothing_is_made_on_it() {
+    let world = World::new();
+    world.daemon.change_version(|version| {
+        let name = "Podman Engine".to_owned();
+        version.components.insert(name, "4.3.1".to_owned());
+    });
+    let error = world.fails().await;
+    assert_eq!(error.reason(), "podman");
+    assert!(
+        error.to_string().contains("Podman 4.3.1 answers"),
+        "{error}"
+    );
+    world.engine.reap().await.unwrap_err();
+    let made = [Verb::ImportImage, Verb::CreateVolume, Verb::Create];
+    assert!(made.iter().all(|&verb| world.daemon.count(verb) == 0));
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 0);
+}
+
+#[tokio::test]
 async fn a_platform_without_a_guest_is_named() {
     let world = World::new();
     world
