@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256 as Hasher};
 
-use super::{EgressCounts, EgressRecord};
+use super::{EgressCounts, EgressRecord, LogHead};
 use crate::types::{Caller, InstanceId, Limits, RunId, SandboxId, Sha256, Status};
 
 /// The most variables, inputs and artifacts named in one line, each; the rest is counted. Without a bound one
@@ -251,6 +251,12 @@ pub struct Event {
     /// How often a run was let out, and how often not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_counts: Option<EgressCounts>,
+    /// How the other logs ended when this one began, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<LogHead>,
+    /// Logs beyond those listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beside_omitted: u64,
     /// Why the action failed, where it was allowed and did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -287,6 +293,8 @@ impl Event {
             artifacts_omitted: 0,
             egress: None,
             egress_counts: None,
+            beside: Vec::new(),
+            beside_omitted: 0,
             error: None,
         }
     }
@@ -296,6 +304,7 @@ impl Event {
         self.env_omitted += cut_list(&mut self.env);
         self.inputs_omitted += cut_list(&mut self.inputs);
         self.artifacts_omitted += cut_list(&mut self.artifacts);
+        self.beside_omitted += cut_list(&mut self.beside);
         // There are never more; see the policy's bounds.
         self.packages.truncate(MAX_LISTED);
         for package in &mut self.packages {
@@ -303,6 +312,9 @@ impl Event {
         }
         for var in &mut self.env {
             cut_text(&mut var.name, MAX_NAME_BYTES);
+        }
+        for head in &mut self.beside {
+            cut_text(&mut head.log, MAX_NAME_BYTES);
         }
         for file in self.inputs.iter_mut().chain(&mut self.artifacts) {
             cut_text(&mut file.path, MAX_NAME_BYTES);
@@ -439,6 +451,12 @@ mod tests {
                 denied: 2,
                 failed: 1,
             }),
+            beside: vec![LogHead {
+                log: "l".to_owned(),
+                lines: 1,
+                sha256: digest,
+            }],
+            beside_omitted: 1,
             error: Some("x".to_owned()),
             ..Event::new(
                 Action::RunCode,
@@ -465,7 +483,7 @@ mod tests {
         let fixed = "time seq instance action caller decision run_id session language \
             code_sha256 code_bytes args_sha256 env env_omitted inputs \
             inputs_omitted packages limits timeout_ms network image_id runtime outcome \
-            stdout stderr artifacts artifacts_omitted egress egress_counts error prev";
+            stdout stderr artifacts artifacts_omitted egress egress_counts beside beside_omitted error prev";
         let mut expected: Vec<_> = fixed.split(' ').collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();

@@ -1,8 +1,9 @@
 //! Writes one server's log: `<started-at>-<instance>.jsonl`, for this user alone, appended to and never changed.
 //!
 //! Each line is one write, and carries the digest of the line before, so that a line that is changed, removed
-//! or put in later shows (lines cut off the end do not: nothing after them tells). A line is in the kernel's hands
-//! when [`Log::append`] returns: it survives the server's death, not a loss of power.
+//! or put in later shows. Lines cut off the end show once another log has begun, which says how this one ended
+//! ([`Log::beside`]). A line is in the kernel's hands when [`Log::append`] returns: it survives the server's death, not a
+//! loss of power.
 
 use std::{
     fs::{self, File},
@@ -13,7 +14,10 @@ use std::{
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 
-use super::event::{Event, Line, SealedVar};
+use super::{
+    event::{Event, Line, SealedVar},
+    head::{EXTENSION, LogHead, heads},
+};
 use crate::types::{InstanceId, Sha256, clock};
 
 /// The longest line, in bytes with its line feed. The bounds of [`Event`] keep every line below it.
@@ -49,6 +53,8 @@ pub struct Log {
     instance: InstanceId,
     /// Random, for this log alone, and never written: without it nobody can try out values.
     key: [u8; KEY_BYTES],
+    /// How the logs beside it ended when it began, and how many are not listed.
+    beside: (Vec<LogHead>, u64),
     end: Mutex<End>,
 }
 
@@ -66,10 +72,18 @@ impl Log {
     /// Begins the log of `instance` in `dir`, which is made where there is none.
     pub fn open(dir: &Path, instance: &InstanceId) -> Result<Self, AuditError> {
         let started = clock::wall_clock().strftime("%Y%m%dT%H%M%S%.3fZ");
-        let path = dir.join(format!("{started}-{instance}.jsonl"));
-        let (file, key) =
-            Self::create(dir, &path).map_err(|source| AuditError::Open { path, source })?;
-        Ok(Self::new(file, key, instance))
+        let path = dir.join(format!("{started}-{instance}.{EXTENSION}"));
+        let failed = |source| AuditError::Open {
+            path: path.clone(),
+            source,
+        };
+        let (file, key) = Self::create(dir, &path).map_err(failed)?;
+        let mut others = logs_in(dir).map_err(failed)?;
+        others.retain(|other| *other != path);
+        Ok(Self {
+            beside: heads(others),
+            ..Self::new(file, key, instance)
+        })
     }
 
     /// A log that goes on in an open file, for tests of what happens when it can no longer be written.
@@ -91,6 +105,7 @@ impl Log {
         Self {
             instance: instance.clone(),
             key,
+            beside: (Vec::new(), 0),
             end: Mutex::new(end),
         }
     }
@@ -109,6 +124,13 @@ impl Log {
         }
         dirs.create(dir)?;
         Ok((options.open(path)?, key))
+    }
+
+    /// How the other logs of the directory ended when this one began, the newest first, and how many are not listed. For
+    /// the first line.
+    #[must_use]
+    pub fn beside(&self) -> (Vec<LogHead>, u64) {
+        self.beside.clone()
     }
 
     /// Records one event. Blocks for one write.
@@ -151,6 +173,19 @@ impl Log {
             hmac_sha256,
         }
     }
+}
+
+/// The logs in a directory.
+pub(super) fn logs_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for item in fs::read_dir(dir)? {
+        let path = item?.path();
+        if path.extension().is_some_and(|end| end == EXTENSION) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 impl End {

@@ -5,12 +5,17 @@
 //! reason to stop reading the others.
 
 use std::{
-    fs::{self, File},
+    collections::BTreeMap,
+    fs::File,
     io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
 };
 
-use super::{event::Line, log::MAX_LINE_BYTES};
+use super::{
+    event::Line,
+    head::{self, EXTENSION},
+    log::{MAX_LINE_BYTES, logs_in},
+};
 use crate::types::{RunId, Sha256};
 
 /// Why the logs could not be read.
@@ -44,6 +49,20 @@ pub enum Fault {
     /// It is of another server than the file's name says.
     #[error("belongs to another server's log")]
     Instance,
+    /// It is not the line that a log which began later found there.
+    #[error("is not the one that a later log found there: the log was written anew")]
+    Rewritten,
+    /// There is none, and a log which began later found one.
+    #[error(
+        "is missing, and a later log found it: the end was cut off, or lost with the machine's power"
+    )]
+    Cut,
+    /// There is no such log, and one that began later found it, while older ones are there.
+    #[error("is missing with the whole log, which a later log found, while older ones are there")]
+    Removed,
+    /// There is no such log, nor any older one: as when old logs are thrown away.
+    #[error("is missing with the whole log and all that are older")]
+    ThrownAway,
 }
 
 /// What a log is worth.
@@ -59,10 +78,23 @@ pub struct LogReport {
 
 impl LogReport {
     /// Whether the chain holds as far as there is one. The beginning of a last line is no tampering: a server that is
-    /// killed while it writes leaves it, and nothing that it was to record was done.
+    /// killed while it writes leaves it, and nothing that it was to record was done. Nor is it when the oldest logs are
+    /// gone: they stay until somebody throws them away.
     #[must_use]
     pub fn holds(&self) -> bool {
-        matches!(self.fault, None | Some(Fault::Unfinished))
+        match self.fault {
+            None | Some(Fault::Unfinished | Fault::ThrownAway) => true,
+            Some(
+                Fault::Malformed
+                | Fault::TooLong
+                | Fault::Sequence
+                | Fault::Chain
+                | Fault::Instance
+                | Fault::Rewritten
+                | Fault::Cut
+                | Fault::Removed,
+            ) => false,
+        }
     }
 }
 
@@ -89,9 +121,39 @@ impl Logs {
         self.collect(usize::MAX, |line| line.event.run_id.as_ref() == Some(run))
     }
 
-    /// Checks the chain of each log, oldest log first.
+    /// Checks the chain of each log, and that it ends no earlier than others say, oldest log first. Of logs that are gone
+    /// with all that are older, only the newest is told.
     pub fn verify(&self) -> Result<Vec<LogReport>, ReadError> {
-        self.paths()?.into_iter().map(verify).collect()
+        let paths = self.paths()?;
+        let mut found = Found::new();
+        for path in &paths {
+            note_beside(path, &mut found)?;
+        }
+        let mut reports = Vec::with_capacity(paths.len());
+        for path in paths {
+            let others = found.remove(&head::name(&path)).unwrap_or_default();
+            reports.push(verify(path, &others)?);
+        }
+        let oldest = reports.first().map(|report| head::name(&report.path));
+        let mut thrown_away = None;
+        for (name, others) in found {
+            let report = LogReport {
+                path: self.dir.join(format!("{name}.{EXTENSION}")),
+                lines: others.keys().next_back().map_or(0, |lines| lines - 1),
+                fault: Some(Fault::Removed),
+            };
+            if oldest.as_ref().is_some_and(|oldest| name < *oldest) {
+                thrown_away = Some(LogReport {
+                    fault: Some(Fault::ThrownAway),
+                    ..report
+                });
+            } else {
+                reports.push(report);
+            }
+        }
+        reports.extend(thrown_away);
+        reports.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(reports)
     }
 
     fn collect(&self, most: usize, wanted: impl Fn(&Line) -> bool) -> Result<Vec<Line>, ReadError> {
@@ -115,27 +177,13 @@ impl Logs {
     }
 
     fn paths(&self) -> Result<Vec<PathBuf>, ReadError> {
-        let failed = |source| ReadError {
-            path: self.dir.clone(),
-            source,
-        };
-        let items = match fs::read_dir(&self.dir) {
-            Ok(items) => items,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut paths = Vec::new();
-        for item in items {
-            let path = item.map_err(failed)?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "jsonl")
-            {
-                paths.push(path);
-            }
+        match logs_in(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            paths => paths.map_err(|source| ReadError {
+                path: self.dir.clone(),
+                source,
+            }),
         }
-        paths.sort();
-        Ok(paths)
     }
 }
 
@@ -180,7 +228,29 @@ fn for_each_line(
     }
 }
 
-fn verify(path: PathBuf) -> Result<LogReport, ReadError> {
+/// What logs found of others, by the others' names: after so many lines, a last one of this digest.
+type Found = BTreeMap<String, Others>;
+type Others = BTreeMap<u64, Sha256>;
+
+/// Adds what the first line of a log says of others. One that is no first line says nothing.
+fn note_beside(path: &Path, found: &mut Found) -> Result<(), ReadError> {
+    for_each_line(path, |line| {
+        if let Ok(line) = line.and_then(parse)
+            && line.seq == 0
+        {
+            for head in line.event.beside {
+                // A log that has no line was never found.
+                if head.lines > 0 {
+                    let of = found.entry(head.log).or_default();
+                    of.insert(head.lines, head.sha256);
+                }
+            }
+        }
+        false
+    })
+}
+
+fn verify(path: PathBuf, others: &Others) -> Result<LogReport, ReadError> {
     let name = path
         .file_stem()
         .unwrap_or_default()
@@ -197,7 +267,11 @@ fn verify(path: PathBuf) -> Result<LogReport, ReadError> {
             } else if line.prev != prev {
                 Err(Fault::Chain)
             } else {
-                Ok(Sha256::of(raw))
+                let digest = Sha256::of(raw);
+                match others.get(&(lines + 1)) {
+                    Some(other) if *other != digest => Err(Fault::Rewritten),
+                    _ => Ok(digest),
+                }
             }
         });
         match checked {
@@ -209,11 +283,17 @@ fn verify(path: PathBuf) -> Result<LogReport, ReadError> {
         }
         fault.is_none()
     })?;
+    let is_short = others.keys().next_back().is_some_and(|&seen| seen > lines);
+    if is_short && matches!(fault, None | Some(Fault::Unfinished)) {
+        fault = Some(Fault::Cut);
+    }
     Ok(LogReport { path, lines, fault })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{
         audit::{Action, Decision, Event, Log},
@@ -314,5 +394,119 @@ mod tests {
         let reports = logs.verify().unwrap();
         assert_eq!(reports.len(), 2);
         assert_eq!(reports[0].fault, Some(Fault::Malformed));
+    }
+
+    /// Servers that begin one after the other, each with a few lines, and their logs in that order.
+    fn servers(dir: &Path, count: usize) -> Vec<PathBuf> {
+        for _ in 0..count {
+            let log = Log::open(dir, &InstanceId::random()).unwrap();
+            let (beside, beside_omitted) = log.beside();
+            let event = Event::new(Action::Start, Caller::Local, Decision::within_settings());
+            log.append(Event {
+                beside,
+                beside_omitted,
+                ..event
+            })
+            .unwrap();
+            for _ in 0..3 {
+                append(&log, Action::RunCode, None);
+            }
+            // Names tell milliseconds.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Logs::open(dir).paths().unwrap()
+    }
+
+    /// What is wrong with each log of four after a change to them.
+    fn faults_after(change: impl FnOnce(&[PathBuf])) -> Vec<(u64, Option<Fault>)> {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = servers(dir.path(), 4);
+        change(&paths);
+        let reports = Logs::open(dir.path()).verify().unwrap();
+        assert!(reports.is_sorted_by_key(|report| &report.path));
+        reports
+            .iter()
+            .map(|report| (report.lines, report.fault))
+            .collect()
+    }
+
+    fn cut(path: &Path, lines: usize) {
+        let text = fs::read_to_string(path).unwrap();
+        let kept: String = text.split_inclusive('\n').take(lines).collect();
+        fs::write(path, kept).unwrap();
+    }
+
+    #[test]
+    fn an_end_that_was_cut_off_shows_once_another_log_has_begun() {
+        let whole = (4, None);
+        assert_eq!(faults_after(|_| ()), [whole; 4]);
+        for lines in [0, 1, 3] {
+            let cut = (lines as u64, Some(Fault::Cut));
+            let faults = faults_after(|paths| self::cut(&paths[1], lines));
+            assert_eq!(faults, [whole, cut, whole, whole]);
+        }
+        // In the middle of a line, as a kill leaves it, though others found all of it.
+        let faults = faults_after(|paths| {
+            let text = fs::read(&paths[1]).unwrap();
+            fs::write(&paths[1], &text[..text.len() - 10]).unwrap();
+        });
+        assert_eq!(faults[1], (3, Some(Fault::Cut)));
+        // Nothing has begun after the last one.
+        let faults = faults_after(|paths| cut(&paths[3], 3));
+        assert_eq!(faults[3], (3, None));
+    }
+
+    #[test]
+    fn a_log_that_was_written_anew_shows() {
+        let faults = faults_after(|paths| {
+            let text = fs::read_to_string(&paths[0]).unwrap();
+            let mut prev = Sha256::ZERO;
+            let mut forged = String::new();
+            for line in text.lines() {
+                let mut line: Line = serde_json::from_str(line).unwrap();
+                line.event.error = Some("nothing of it".to_owned());
+                line.prev = prev;
+                let line = serde_json::to_string(&line).unwrap();
+                prev = Sha256::of(line.as_bytes());
+                forged += &(line + "\n");
+            }
+            fs::write(&paths[0], forged).unwrap();
+        });
+        assert_eq!(faults[0], (3, Some(Fault::Rewritten)));
+    }
+
+    #[test]
+    fn a_log_that_was_removed_shows_unless_all_older_ones_are_gone_too() {
+        let whole = (4, None);
+        let removed = |fault| (3, Some(fault));
+        let faults = faults_after(|paths| fs::remove_file(&paths[1]).unwrap());
+        assert_eq!(faults, [whole, removed(Fault::Removed), whole, whole]);
+        let faults = faults_after(|paths| {
+            for path in &paths[..2] {
+                fs::remove_file(path).unwrap();
+            }
+        });
+        assert_eq!(faults, [removed(Fault::ThrownAway), whole, whole]);
+        // A name that nobody may have had leads nowhere.
+        let faults = faults_after(|paths| {
+            let text = fs::read_to_string(&paths[3]).unwrap();
+            let name = head::name(&paths[0]);
+            fs::write(&paths[3], text.replacen(&name, "../../../etc/passwd", 1)).unwrap();
+        });
+        assert_eq!(faults.len(), 5, "{faults:?}");
+    }
+
+    #[test]
+    fn a_living_server_s_log_that_goes_on_is_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let living = Log::open(dir.path(), &InstanceId::random()).unwrap();
+        append(&living, Action::Start, None);
+        servers(dir.path(), 2);
+        append(&living, Action::RunCode, None);
+        let reports = Logs::open(dir.path()).verify().unwrap();
+        assert!(
+            reports.iter().all(|report| report.fault.is_none()),
+            "{reports:?}"
+        );
     }
 }

@@ -136,11 +136,12 @@ impl Recorder {
 
     /// The server starts: before anything else is done.
     pub(super) fn start(&self) -> Result<(), AuditError> {
-        self.log.append(Event::new(
-            Action::Start,
-            Caller::Local,
-            Decision::within_settings(),
-        ))
+        let (beside, beside_omitted) = self.log.beside();
+        self.log.append(Event {
+            beside,
+            beside_omitted,
+            ..Event::new(Action::Start, Caller::Local, Decision::within_settings())
+        })
     }
 
     /// The server stops in good order.

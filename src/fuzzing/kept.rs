@@ -100,6 +100,23 @@ pub(super) fn audit(bytes: &[u8]) {
     assert!(all.len() >= taken && all.len() <= good.len());
     assert_eq!(logs.tail(2).expect("a log").len(), all.len().min(2));
     assert!(logs.of_run(&run).expect("a log").len() <= all.len());
+    // A log that begins now finds this one's end, which holds if this one did.
+    let after = InstanceId::parse(&"2".repeat(32)).expect("an id");
+    let next = Log::open(dir.path(), &after).expect("a log");
+    let (beside, beside_omitted) = next.beside();
+    assert_eq!(beside.len() as u64 + beside_omitted, 1);
+    let event = Event::new(Action::Start, Caller::Local, Decision::within_settings());
+    let start = Event {
+        beside,
+        beside_omitted,
+        ..event
+    };
+    next.append(start).expect("a line");
+    let again = logs.verify().expect("logs");
+    let again = again.into_iter().find(|again| again.path == report.path);
+    if report.holds() {
+        assert_eq!(again, Some(report));
+    }
 }
 
 fn split(bytes: &[u8]) -> Vec<&[u8]> {

@@ -11,7 +11,9 @@ use clap::{Args, Subcommand};
 
 use crate::{
     artifact::{Entry, Options, Store, StoreError},
-    audit::{Decision, EgressCounts, EgressRecord, FileRecord, Line, LogReport, Logs, ReadError},
+    audit::{
+        Decision, EgressCounts, EgressRecord, Fault, FileRecord, Line, LogReport, Logs, ReadError,
+    },
     output::show_bytes,
     types::{IdError, KIB, RunId, visible},
 };
@@ -48,9 +50,10 @@ enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Checks that no line of any log was changed, removed or put in before its last one. What was cut off the end, or a
-    /// log that was removed whole, does not show. A last line that is not whole is told and is no fault: a server that
-    /// was killed while it wrote leaves it.
+    /// Checks that no line of any log was changed, removed or put in, and that each log ends no earlier than the logs which
+    /// began later found it. So what was cut off the end, a log that was written anew or was removed shows as soon as
+    /// another server has started; of the newest log, and where all logs are gone, it does not. Told and no fault is a last
+    /// line that is not whole, which a server leaves that is killed while it writes; and that the oldest logs are gone.
     Verify,
 }
 
@@ -154,6 +157,20 @@ fn verify(
         let name = visible::escape_name(name.as_encoded_bytes());
         match report.fault {
             None => writeln!(out, "ok      {name}: {} events", report.lines)?,
+            Some(Fault::ThrownAway) => {
+                writeln!(
+                    out,
+                    "gone    {name}: not there, nor any older log that there was"
+                )?;
+            }
+            Some(Fault::Removed) => {
+                exit = AuditExit::Failed;
+                writeln!(
+                    out,
+                    "failed  {name}: not there, though older logs are; a later log found {} events in it",
+                    report.lines + 1
+                )?;
+            }
             Some(_) if report.holds() => writeln!(
                 out,
                 "torn    {name}: {} events, and the beginning of another that the server was killed while writing, or is writing now",

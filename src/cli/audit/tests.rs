@@ -197,3 +197,44 @@ async fn a_last_line_that_breaks_off_is_told_and_is_no_fault() {
     let (exit, text) = audit(dir.path(), &["verify"]).await;
     assert_eq!(exit, AuditExit::Failed, "{text}");
 }
+
+#[tokio::test]
+async fn a_log_that_ends_early_or_is_gone_is_told() {
+    let (dir, _) = state().await;
+    let folder = dir.path().join("audit");
+    let first = fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    // Another server starts.
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    let log = Log::open(&folder, &InstanceId::random()).unwrap();
+    let (beside, _) = log.beside();
+    let start = Event::new(Action::Start, Caller::Local, Decision::within_settings());
+    log.append(Event { beside, ..start }).unwrap();
+
+    let whole = fs::read_to_string(&first).unwrap();
+    let kept: String = whole.split_inclusive('\n').take(2).collect();
+    fs::write(&first, kept).unwrap();
+    let (exit, text) = audit(dir.path(), &["verify"]).await;
+    assert_eq!(exit, AuditExit::Failed);
+    assert!(
+        text.contains("line 3 is missing, and a later log found it"),
+        "{text}"
+    );
+
+    fs::remove_file(&first).unwrap();
+    let (exit, text) = audit(dir.path(), &["verify"]).await;
+    assert_eq!(exit, AuditExit::Fine, "as when old logs are thrown away");
+    assert!(text.starts_with("gone "), "{text}");
+    let older = folder.join("19700101T000000.000Z-0.jsonl");
+    fs::write(older, "").unwrap();
+    let (exit, text) = audit(dir.path(), &["verify"]).await;
+    assert_eq!(exit, AuditExit::Failed);
+    assert!(
+        text.contains("not there, though older logs are; a later log found 3 events"),
+        "{text}"
+    );
+}
