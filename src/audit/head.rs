@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -16,7 +16,7 @@ use super::{
     event::{Line, MAX_LISTED},
     log::MAX_LINE_BYTES,
 };
-use crate::types::Sha256;
+use crate::types::{Sha256, read_at_most};
 
 /// The end of the name of every log.
 pub(super) const EXTENSION: &str = "jsonl";
@@ -45,8 +45,7 @@ impl LogHead {
         loop {
             let from = bytes.saturating_sub(look);
             file.seek(SeekFrom::Start(from))?;
-            let mut end = Vec::new();
-            file.by_ref().take(bytes - from).read_to_end(&mut end)?;
+            let end = read_at_most(&file, bytes - from)?;
             if let Some(line) = last_line(&end, from == 0) {
                 let parsed = serde_json::from_slice::<Line>(line).ok();
                 return Ok(parsed.map(|parsed| Self {
@@ -112,7 +111,9 @@ mod tests {
     fn log(dir: &Path, lines: &[usize]) -> PathBuf {
         let instance = InstanceId::random();
         let log = Log::open(dir, &instance).unwrap();
-        lines.iter().for_each(|&length| append(&log, length));
+        for &length in lines {
+            append(&log, length);
+        }
         let mut all = fs::read_dir(dir).unwrap().map(|item| item.unwrap().path());
         all.find(|path| name(path).ends_with(instance.as_str()))
             .unwrap()
