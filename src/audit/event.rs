@@ -251,7 +251,7 @@ pub struct Event {
     /// How often a run was let out, and how often not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_counts: Option<EgressCounts>,
-    /// How the other logs ended when this one began, the newest first.
+    /// How the other logs ended when this one began, the one first that was written to last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<LogHead>,
     /// Logs beyond those listed.
@@ -387,7 +387,10 @@ pub struct Line {
     pub prev: Sha256,
 }
 
-fn with_milliseconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn with_milliseconds<S: Serializer>(
+    time: &Timestamp,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{time:.3}"))
 }
 
@@ -454,6 +457,7 @@ mod tests {
             beside: vec![LogHead {
                 log: "l".to_owned(),
                 lines: 1,
+                time: "2026-01-02T03:04:05Z".parse().unwrap(),
                 sha256: digest,
             }],
             beside_omitted: 1,

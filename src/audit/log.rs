@@ -126,8 +126,8 @@ impl Log {
         Ok((options.open(path)?, key))
     }
 
-    /// How the other logs of the directory ended when this one began, the newest first, and how many are not listed. For
-    /// the first line.
+    /// How the other logs of the directory ended when this one began, the one first that was written to last, and how many
+    /// are not listed. For the first line.
     #[must_use]
     pub fn beside(&self) -> (Vec<LogHead>, u64) {
         self.beside.clone()
@@ -175,12 +175,14 @@ impl Log {
     }
 }
 
-/// The logs in a directory.
+/// The logs in a directory. What is no ordinary file is none: opening it may wait for ever, or lead elsewhere.
 pub(super) fn logs_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for item in fs::read_dir(dir)? {
-        let path = item?.path();
-        if path.extension().is_some_and(|end| end == EXTENSION) {
+        let item = item?;
+        let path = item.path();
+        let named = path.extension().is_some_and(|end| end == EXTENSION);
+        if named && item.file_type()?.is_file() {
             paths.push(path);
         }
     }
@@ -287,6 +289,16 @@ mod tests {
             env: vec![log.seal(&hostile, "x"); 1000],
             inputs: vec![file.clone(); 1000],
             artifacts: vec![file; 1000],
+            packages: vec![hostile.clone(); 1000],
+            beside: vec![
+                LogHead {
+                    log: hostile.clone(),
+                    lines: u64::MAX,
+                    time: clock::wall_clock(),
+                    sha256: Sha256::ZERO,
+                };
+                1000
+            ],
             ..event()
         })
         .unwrap();

@@ -5,18 +5,25 @@
 //! reason to stop reading the others.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
+
 use super::{
-    event::Line,
+    event::{Line, MAX_LISTED},
     head::{self, EXTENSION},
     log::{MAX_LINE_BYTES, logs_in},
 };
-use crate::types::{RunId, Sha256};
+use crate::types::{InstanceId, RunId, Sha256};
+
+/// The longest name of a log that is told of.
+const MAX_NAME_BYTES: usize = 128;
+/// Logs that are told to be missing; more say nothing new. Stops forged lines from filling a terminal.
+const MAX_MISSING: usize = 64;
 
 /// Why the logs could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -57,12 +64,17 @@ pub enum Fault {
         "is missing, and a later log found it: the end was cut off, or lost with the machine's power"
     )]
     Cut,
-    /// There is no such log, and one that began later found it, while older ones are there.
-    #[error("is missing with the whole log, which a later log found, while older ones are there")]
+    /// There is no such log, and one that began later found it, while there are some that ended before it did.
+    #[error(
+        "is missing with the whole log, which a later log found, while logs that ended earlier are there"
+    )]
     Removed,
-    /// There is no such log, nor any older one: as when old logs are thrown away.
-    #[error("is missing with the whole log and all that are older")]
+    /// There is no such log, nor any that ended earlier: as when old logs are thrown away.
+    #[error("is missing with the whole log, and with all that ended earlier")]
     ThrownAway,
+    /// The log cannot be read.
+    #[error("cannot be read")]
+    Unreadable,
 }
 
 /// What a log is worth.
@@ -92,7 +104,8 @@ impl LogReport {
                 | Fault::Instance
                 | Fault::Rewritten
                 | Fault::Cut
-                | Fault::Removed,
+                | Fault::Removed
+                | Fault::Unreadable,
             ) => false,
         }
     }
@@ -121,39 +134,51 @@ impl Logs {
         self.collect(usize::MAX, |line| line.event.run_id.as_ref() == Some(run))
     }
 
-    /// Checks the chain of each log, and that it ends no earlier than others say, oldest log first. Of logs that are gone
-    /// with all that are older, only the newest is told.
+    /// Checks the chain of each log, and that it ends no earlier than others say, oldest log first; then tells of logs that
+    /// others found and that are gone. Of those that are gone with all that ended earlier only the latest is told.
     pub fn verify(&self) -> Result<Vec<LogReport>, ReadError> {
         let paths = self.paths()?;
         let mut found = Found::new();
         for path in &paths {
-            note_beside(path, &mut found)?;
+            note_beside(path, &mut found);
         }
         let mut reports = Vec::with_capacity(paths.len());
+        let mut first_end: Option<Timestamp> = None;
         for path in paths {
-            let others = found.remove(&head::name(&path)).unwrap_or_default();
-            reports.push(verify(path, &others)?);
+            let instance = head::instance_of(&head::name(&path));
+            let others = instance.and_then(|instance| found.remove(&instance));
+            let (report, end) = verify(path, &others.unwrap_or_default());
+            reports.push(report);
+            first_end = [first_end, end].into_iter().flatten().min();
         }
-        let oldest = reports.first().map(|report| head::name(&report.path));
-        let mut thrown_away = None;
-        for (name, others) in found {
-            let report = LogReport {
-                path: self.dir.join(format!("{name}.{EXTENSION}")),
-                lines: others.keys().next_back().map_or(0, |lines| lines - 1),
-                fault: Some(Fault::Removed),
-            };
-            if oldest.as_ref().is_some_and(|oldest| name < *oldest) {
-                thrown_away = Some(LogReport {
-                    fault: Some(Fault::ThrownAway),
-                    ..report
-                });
-            } else {
-                reports.push(report);
+        // A server may have started since.
+        for path in self.paths()? {
+            if let Some(instance) = head::instance_of(&head::name(&path)) {
+                found.remove(&instance);
             }
         }
-        reports.extend(thrown_away);
-        reports.sort_by(|one, other| one.path.cmp(&other.path));
+        reports.extend(self.missing(found, first_end));
         Ok(reports)
+    }
+
+    /// What is to be told of logs that are gone; the first of those that are there ended at `first_end`.
+    fn missing(&self, found: Found, first_end: Option<Timestamp>) -> Vec<LogReport> {
+        let mut gone: Vec<_> = found.into_values().collect();
+        gone.sort_by_key(|log| log.end);
+        let thrown_away = gone
+            .iter()
+            .take_while(|log| first_end.is_none_or(|first| log.end <= Some(first)))
+            .count();
+        let removed = gone.split_off(thrown_away);
+        let report = |log: Witnessed, fault| LogReport {
+            path: self.dir.join(format!("{}.{EXTENSION}", log.name)),
+            lines: log.ends.keys().next_back().map_or(0, |lines| lines - 1),
+            fault: Some(fault),
+        };
+        let thrown_away = gone.pop().map(|log| report(log, Fault::ThrownAway));
+        let removed = removed.into_iter().take(MAX_MISSING);
+        let removed = removed.map(|log| report(log, Fault::Removed));
+        thrown_away.into_iter().chain(removed).collect()
     }
 
     fn collect(&self, most: usize, wanted: impl Fn(&Line) -> bool) -> Result<Vec<Line>, ReadError> {
@@ -228,36 +253,51 @@ fn for_each_line(
     }
 }
 
-/// What logs found of others, by the others' names: after so many lines, a last one of this digest.
-type Found = BTreeMap<String, Others>;
-type Others = BTreeMap<u64, Sha256>;
+/// What logs found of others, by the others' servers.
+type Found = BTreeMap<InstanceId, Witnessed>;
 
-/// Adds what the first line of a log says of others. One that is no first line says nothing.
-fn note_beside(path: &Path, found: &mut Found) -> Result<(), ReadError> {
-    for_each_line(path, |line| {
+/// What others found of a log.
+#[derive(Default)]
+struct Witnessed {
+    /// One that it had. The time in it is nobody's proof.
+    name: String,
+    /// When the last line that was found was written.
+    end: Option<Timestamp>,
+    /// After so many lines, a last one of this digest. Several where somebody forged one.
+    ends: BTreeMap<u64, BTreeSet<Sha256>>,
+}
+
+/// Adds what the first line of a log says of others. What is no first line says nothing, nor does what cannot be read.
+fn note_beside(path: &Path, found: &mut Found) {
+    let read = for_each_line(path, |line| {
         if let Ok(line) = line.and_then(parse)
             && line.seq == 0
         {
-            for head in line.event.beside {
-                // A log that has no line was never found.
-                if head.lines > 0 {
-                    let of = found.entry(head.log).or_default();
-                    of.insert(head.lines, head.sha256);
+            for head in line.event.beside.into_iter().take(MAX_LISTED) {
+                // A name that no log has, or one without a line, was never found.
+                let Some(instance) = head::instance_of(&head.log) else {
+                    continue;
+                };
+                if head.lines == 0 || head.log.len() > MAX_NAME_BYTES {
+                    continue;
                 }
+                let of = found.entry(instance).or_default();
+                of.name = head.log;
+                of.end = of.end.max(Some(head.time));
+                of.ends.entry(head.lines).or_default().insert(head.sha256);
             }
         }
         false
-    })
+    });
+    // It is told where the log itself is looked at.
+    drop(read);
 }
 
-fn verify(path: PathBuf, others: &Others) -> Result<LogReport, ReadError> {
-    let name = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let (mut lines, mut prev, mut fault) = (0, Sha256::ZERO, None);
-    for_each_line(&path, |line| {
+/// What a log is worth, and when its last good line was written.
+fn verify(path: PathBuf, others: &Witnessed) -> (LogReport, Option<Timestamp>) {
+    let name = head::name(&path);
+    let (mut lines, mut prev, mut fault, mut end) = (0, Sha256::ZERO, None, None);
+    let read = for_each_line(&path, |line| {
         let checked = line.and_then(|raw| {
             let line = parse(raw)?;
             if !name.ends_with(line.instance.as_str()) {
@@ -268,26 +308,32 @@ fn verify(path: PathBuf, others: &Others) -> Result<LogReport, ReadError> {
                 Err(Fault::Chain)
             } else {
                 let digest = Sha256::of(raw);
-                match others.get(&(lines + 1)) {
-                    Some(other) if *other != digest => Err(Fault::Rewritten),
-                    _ => Ok(digest),
+                let seen = others.ends.get(&(lines + 1)).into_iter().flatten();
+                if seen.into_iter().any(|seen| *seen != digest) {
+                    return Err(Fault::Rewritten);
                 }
+                Ok((digest, line.time))
             }
         });
         match checked {
-            Ok(digest) => {
+            Ok((digest, time)) => {
                 prev = digest;
+                end = Some(time);
                 lines += 1;
             }
             Err(why) => fault = Some(why),
         }
         fault.is_none()
-    })?;
-    let is_short = others.keys().next_back().is_some_and(|&seen| seen > lines);
-    if is_short && matches!(fault, None | Some(Fault::Unfinished)) {
+    });
+    let last = others.ends.keys().next_back();
+    if read.is_err() {
+        fault = Some(Fault::Unreadable);
+    } else if last.is_some_and(|&seen| seen > lines)
+        && matches!(fault, None | Some(Fault::Unfinished))
+    {
         fault = Some(Fault::Cut);
     }
-    Ok(LogReport { path, lines, fault })
+    (LogReport { path, lines, fault }, end)
 }
 
 #[cfg(test)]
@@ -422,8 +468,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = servers(dir.path(), 4);
         change(&paths);
-        let reports = Logs::open(dir.path()).verify().unwrap();
-        assert!(reports.is_sorted_by_key(|report| &report.path));
+        faults(dir.path())
+    }
+
+    fn faults(dir: &Path) -> Vec<(u64, Option<Fault>)> {
+        let reports = Logs::open(dir).verify().unwrap();
         reports
             .iter()
             .map(|report| (report.lines, report.fault))
@@ -456,44 +505,125 @@ mod tests {
         assert_eq!(faults[3], (3, None));
     }
 
-    #[test]
-    fn a_log_that_was_written_anew_shows() {
-        let faults = faults_after(|paths| {
-            let text = fs::read_to_string(&paths[0]).unwrap();
-            let mut prev = Sha256::ZERO;
-            let mut forged = String::new();
-            for line in text.lines() {
-                let mut line: Line = serde_json::from_str(line).unwrap();
-                line.event.error = Some("nothing of it".to_owned());
-                line.prev = prev;
-                let line = serde_json::to_string(&line).unwrap();
-                prev = Sha256::of(line.as_bytes());
-                forged += &(line + "\n");
-            }
-            fs::write(&paths[0], forged).unwrap();
-        });
-        assert_eq!(faults[0], (3, Some(Fault::Rewritten)));
+    /// A chain that holds, of other lines.
+    fn write_anew(path: &Path) {
+        let text = fs::read_to_string(path).unwrap();
+        let mut prev = Sha256::ZERO;
+        let mut forged = String::new();
+        for line in text.lines() {
+            let mut line: Line = serde_json::from_str(line).unwrap();
+            line.event.error = Some("nothing of it".to_owned());
+            line.prev = prev;
+            let line = serde_json::to_string(&line).unwrap();
+            prev = Sha256::of(line.as_bytes());
+            forged += &(line + "\n");
+        }
+        fs::write(path, forged).unwrap();
     }
 
     #[test]
-    fn a_log_that_was_removed_shows_unless_all_older_ones_are_gone_too() {
+    fn a_log_that_was_written_anew_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = servers(dir.path(), 4);
+        write_anew(&paths[0]);
+        assert_eq!(faults(dir.path())[0], (3, Some(Fault::Rewritten)));
+        // Also once others have found what was written anew.
+        servers(dir.path(), 2);
+        assert_eq!(faults(dir.path())[0], (3, Some(Fault::Rewritten)));
+    }
+
+    #[test]
+    fn a_log_that_was_removed_shows_unless_all_that_ended_earlier_are_gone_too() {
         let whole = (4, None);
         let removed = |fault| (3, Some(fault));
         let faults = faults_after(|paths| fs::remove_file(&paths[1]).unwrap());
-        assert_eq!(faults, [whole, removed(Fault::Removed), whole, whole]);
+        assert_eq!(faults, [whole, whole, whole, removed(Fault::Removed)]);
+        // Under whatever name the one is that ended earlier.
+        let faults = faults_after(|paths| {
+            fs::remove_file(&paths[1]).unwrap();
+            let instance = head::instance_of(&head::name(&paths[0])).unwrap();
+            let newer = paths[0].with_file_name(format!("99991231T235959.999Z-{instance}.jsonl"));
+            fs::rename(&paths[0], newer).unwrap();
+        });
+        assert_eq!(faults, [whole, whole, whole, removed(Fault::Removed)]);
         let faults = faults_after(|paths| {
             for path in &paths[..2] {
                 fs::remove_file(path).unwrap();
             }
         });
-        assert_eq!(faults, [removed(Fault::ThrownAway), whole, whole]);
-        // A name that nobody may have had leads nowhere.
-        let faults = faults_after(|paths| {
-            let text = fs::read_to_string(&paths[3]).unwrap();
-            let name = head::name(&paths[0]);
-            fs::write(&paths[3], text.replacen(&name, "../../../etc/passwd", 1)).unwrap();
-        });
-        assert_eq!(faults.len(), 5, "{faults:?}");
+        assert_eq!(faults, [whole, whole, removed(Fault::ThrownAway)]);
+    }
+
+    #[test]
+    fn old_logs_may_be_thrown_away_while_a_server_lives_that_is_older() {
+        let dir = tempfile::tempdir().unwrap();
+        let living = Log::open(dir.path(), &InstanceId::random()).unwrap();
+        append(&living, Action::Start, None);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let paths = servers(dir.path(), 3);
+        append(&living, Action::RunCode, None);
+        fs::remove_file(&paths[1]).unwrap();
+        let whole = |lines| (lines, None);
+        let gone = (3, Some(Fault::ThrownAway));
+        assert_eq!(faults(dir.path()), [whole(2), whole(4), whole(4), gone]);
+    }
+
+    #[test]
+    fn what_nobody_can_have_found_is_not_missed() {
+        for name in [
+            "../../../etc/passwd",
+            "x",
+            "",
+            "20260101T000000.000Z-nobody",
+        ] {
+            let faults = faults_after(|paths| {
+                let text = fs::read_to_string(&paths[3]).unwrap();
+                let found = head::name(&paths[0]);
+                fs::write(&paths[3], text.replacen(&found, name, 1)).unwrap();
+            });
+            assert_eq!(faults.len(), 4, "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn logs_that_are_missed_without_end_are_told_in_bounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = servers(dir.path(), 1).remove(0);
+        for _ in 0..3 {
+            let log = Log::open(dir.path(), &InstanceId::random()).unwrap();
+            let beside = (0..MAX_LISTED).map(|_| head::LogHead {
+                log: format!("20260101T000000.000Z-{}", InstanceId::random()),
+                lines: u64::MAX,
+                time: Timestamp::MAX,
+                sha256: Sha256::ZERO,
+            });
+            let event = Event::new(Action::Start, Caller::Local, Decision::within_settings());
+            let beside = beside.collect();
+            log.append(Event { beside, ..event }).unwrap();
+        }
+        let faults = faults(dir.path());
+        assert_eq!(faults.len(), 4 + MAX_MISSING);
+        assert_eq!(faults[4], (u64::MAX - 1, Some(Fault::Removed)));
+        assert!(first.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_no_log() {
+        let dir = tempfile::tempdir().unwrap();
+        servers(dir.path(), 1);
+        let odd = |name: &str| {
+            dir.path()
+                .join(format!("{name}-{}.jsonl", InstanceId::random()))
+        };
+        fs::create_dir(odd("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", odd("link")).unwrap();
+        let fifo = odd("fifo");
+        let made = std::process::Command::new("mkfifo").arg(fifo).status();
+        assert!(made.unwrap().success());
+        // None of them holds anybody up.
+        servers(dir.path(), 1);
+        assert_eq!(faults(dir.path()), [(4, None); 2]);
     }
 
     #[test]

@@ -51,9 +51,11 @@ enum AuditCommand {
         json: bool,
     },
     /// Checks that no line of any log was changed, removed or put in, and that each log ends no earlier than the logs which
-    /// began later found it. So what was cut off the end, a log that was written anew or was removed shows as soon as
-    /// another server has started; of the newest log, and where all logs are gone, it does not. Told and no fault is a last
-    /// line that is not whole, which a server leaves that is killed while it writes; and that the oldest logs are gone.
+    /// began later found it. So what was cut off, written anew or removed shows if a log that began after it was whole is
+    /// still there. It does not show of lines written since the last other server started, nor where the newest logs were
+    /// removed together, or all of them; a server that starts afterwards does not bring it to light. Told and no fault is a
+    /// last line that is not whole, which a server leaves that is killed while it writes, and that the logs which ended
+    /// first are gone.
     Verify,
 }
 
@@ -167,7 +169,7 @@ fn verify(
                 exit = AuditExit::Failed;
                 writeln!(
                     out,
-                    "failed  {name}: not there, though older logs are; a later log found {} events in it",
+                    "failed  {name}: not there, though logs are that ended earlier; a later log found {} events in it",
                     report.lines + 1
                 )?;
             }
