@@ -10,6 +10,7 @@ mod event;
 mod head;
 mod log;
 mod read;
+mod verify;
 
 pub use egress::{EgressCounts, EgressRecord};
 pub use event::{
@@ -18,4 +19,5 @@ pub use event::{
 };
 pub use head::LogHead;
 pub use log::{AuditError, Log, MAX_LINE_BYTES};
-pub use read::{Fault, LogReport, Logs, ReadError};
+pub use read::{Logs, ReadError};
+pub use verify::{Fault, LogReport};
