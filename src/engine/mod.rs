@@ -200,14 +200,13 @@ impl Engine {
         if !settled {
             tracing::warn!("clean-up takes long, removing what is left by force");
         }
-        if !inner.instance.has_own() {
-            // Nothing was ever made, nor will be: the daemon need not be asked, it may be down.
-            inner.instance.retire(None);
+        if inner.instance.retire_unused() {
+            // The daemon need not be asked, it may be down.
             return;
         }
         match tokio::time::timeout(deadline::CLOSE, inner.sweep_own()).await {
             Ok(Ok((daemon, 0))) if settled && !inner.leftovers.may_follow() => {
-                inner.instance.retire(Some(&daemon));
+                inner.instance.retire(&daemon);
             }
             // The daemon may still be making what it was asked for: whoever starts next must know where to look.
             Ok(Ok((_, 0))) => tracing::warn!("something may follow, the next start removes it"),

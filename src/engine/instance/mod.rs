@@ -141,29 +141,37 @@ impl Instance {
         })
     }
 
-    /// Whether it may have made something.
-    pub(super) fn has_own(&self) -> bool {
-        let books = self.books();
+    /// Gives the instance up if it never noted a daemon, and says whether it did: then it has made nothing, nor can it any
+    /// more.
+    pub(super) fn retire_unused(&self) -> bool {
+        let mut books = self.books();
         let mut open = books.ledger.open().iter();
-        open.any(|(charge, _)| charge.instance == self.id)
+        if open.any(|(charge, _)| charge.instance == self.id) {
+            return false;
+        }
+        self.give_up(&mut books, &[]);
+        true
     }
 
-    /// Nothing of this instance is left on this daemon, nor follows; without one it never made anything. Removes the file,
-    /// unless there is something left to do elsewhere, or of what was taken over: then whoever comes next takes that over.
-    /// The lock stays until this is dropped.
-    pub(super) fn retire(&self, daemon: Option<&str>) {
-        let mut books = self.books();
+    /// Nothing of this instance is left on this daemon, nor follows. Removes the file, unless there is something left to do
+    /// elsewhere, or of what was taken over: then whoever comes next takes that over. The lock stays until this is dropped.
+    pub(super) fn retire(&self, daemon: &str) {
+        let own = Charge {
+            instance: self.id.clone(),
+            daemon: daemon.to_owned(),
+        };
+        self.give_up(&mut self.books(), &[own]);
+    }
+
+    fn give_up(&self, books: &mut Books, done: &[Charge]) {
         books.retired = true;
-        let open = books.ledger.open().to_vec();
-        let (done, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(|(charge, _)| {
-            charge.instance == self.id && daemon.is_none_or(|daemon| daemon == charge.daemon)
-        });
-        if rest.is_empty() {
+        let open = books.ledger.open();
+        if open.iter().all(|(charge, _)| done.contains(charge)) {
             remove(&self.path());
             return;
         }
-        for (charge, _) in done {
-            if let Err(error) = books.ledger.note(&charge, State::Gone) {
+        for charge in done {
+            if let Err(error) = books.ledger.note(charge, State::Gone) {
                 // Whoever takes it over looks for nothing, which does no harm.
                 tracing::debug!(%error, "the end of a server not noted");
             }

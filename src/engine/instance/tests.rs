@@ -127,14 +127,14 @@ fn a_server_that_ends_in_good_order_hands_on_what_is_not_done_and_nothing_of_its
     for _ in 0..3 {
         let passing = server(state.path());
         assert_eq!(seen_to(&passing), [id.clone()].into());
-        passing.retire(Some(HERE));
+        passing.retire(HERE);
         assert_eq!(files(&passing), 1, "somebody has to see to it");
     }
     let last = server(state.path());
     for (charge, _) in last.take_over(HERE).unwrap() {
         last.done_with(&charge);
     }
-    last.retire(Some(HERE));
+    last.retire(HERE);
     assert_eq!(files(&last), 0);
 }
 
@@ -192,14 +192,20 @@ fn what_cannot_be_written_down_is_seen_to_and_its_file_stays() {
 #[test]
 fn a_retired_instance_leaves_no_file_but_where_another_daemon_is_to_be_looked_at() {
     let state = tempfile::tempdir().unwrap();
-    for daemon in [None, Some(HERE)] {
-        let ours = server(state.path());
-        ours.retire(daemon);
-        assert_eq!(files(&ours), 0);
+    let ours = server(state.path());
+    assert!(!ours.retire_unused(), "it may have made something");
+    ours.note_daemon(HERE).unwrap();
+    ours.retire(HERE);
+    assert_eq!(files(&ours), 0);
+    let unused = Instance::create(state.path()).unwrap();
+    assert!(unused.retire_unused());
+    assert_eq!(files(&unused), 0);
+    for instance in [ours, unused] {
+        instance.note_daemon(HERE).unwrap_err();
     }
     let moved = server(state.path());
     moved.note_daemon("another").unwrap();
-    moved.retire(Some("another"));
+    moved.retire("another");
     let id = moved.id().clone();
     drop(moved);
     let next = server(state.path());
