@@ -96,6 +96,15 @@ pub(super) fn pointer_name(host: &Host) -> String {
     format!("{PREFIX}{}-{runtime}", host.architecture.guest_version())
 }
 
+/// Whether a volume was there when it was discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// The daemon has said so: once it is removed, none follows.
+    Before,
+    /// The daemon may still be making it.
+    Perhaps,
+}
+
 impl Inner {
     /// Finds the volume, or fills one.
     pub(super) async fn find_or_seed(&self, host: &Host) -> Result<GuestVolume, EngineError> {
@@ -109,9 +118,9 @@ impl Inner {
         };
         match self.fill(host, &volume).await {
             Ok(Standing::Ours) => return Ok(volume),
-            Ok(Standing::Others) => self.discard_volume(volume).await,
+            Ok(Standing::Others) => self.discard_volume(volume, Made::Before).await,
             Err(error) => {
-                self.discard_volume(volume).await;
+                self.discard_volume(volume, Made::Perhaps).await;
                 return Err(error);
             }
         }
@@ -163,20 +172,23 @@ impl Inner {
     /// Removes a volume that turned out unusable, and its pointer, so that the next look-up fills a new one.
     pub(super) async fn discard_guest(&self, volume: &GuestVolume) -> Result<(), EngineError> {
         self.daemon.remove_volume(&volume.pointer).await?;
-        self.discard_volume(volume.clone()).await;
+        self.discard_volume(volume.clone(), Made::Before).await;
         Ok(())
     }
 
     /// Removes a volume, now or as soon as that is possible: it may be in use, or be made only now. One that the pointer
     /// names after all, since only the answer was lost, stays.
-    pub(super) async fn discard_volume(&self, volume: GuestVolume) {
-        match is_pointed_to(self.daemon.as_ref(), &volume).await {
-            Ok(true) => return,
-            Ok(false) => {
-                if let Err(error) = self.daemon.remove_volume(&volume.name).await {
-                    tracing::debug!(volume = volume.name, %error, "a volume stays for now");
-                }
+    pub(super) async fn discard_volume(&self, volume: GuestVolume, made: Made) {
+        let discard = async {
+            if is_pointed_to(self.daemon.as_ref(), &volume).await? {
+                return Ok(true);
             }
+            self.daemon.remove_volume(&volume.name).await?;
+            Ok::<_, DaemonError>(made == Made::Before)
+        };
+        match discard.await {
+            Ok(true) => return,
+            Ok(false) => {}
             Err(error) => tracing::debug!(volume = volume.name, %error, "a volume stays for now"),
         }
         self.leftovers.owe(Thing::Volume(volume));

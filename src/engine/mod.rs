@@ -58,7 +58,7 @@ pub use uid::{FIRST_UID, UID_COUNT};
 
 use crate::policy::{Launch, Permit};
 use daemon::{Daemon, DaemonError};
-use guest_volume::GuestVolume;
+use guest_volume::{GuestVolume, Made};
 use host::Host;
 use leftovers::Leftovers;
 use shared::Shared;
@@ -265,7 +265,7 @@ impl Inner {
     /// to have it.
     async fn forget_strange_volume(&self, volume: &GuestVolume) -> Result<(), EngineError> {
         let discard = async {
-            self.discard_volume(volume.clone()).await;
+            self.discard_volume(volume.clone(), Made::Before).await;
             Ok(())
         };
         self.guest.give_up(volume, discard).await

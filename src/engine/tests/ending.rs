@@ -300,6 +300,16 @@ async fn a_server_that_closes_while_it_owes_a_volume_or_an_image_leaves_its_name
     assert_eq!(world.instance_files(), 1, "a volume");
 }
 
+#[tokio::test]
+async fn a_server_that_filled_a_bad_volume_anew_owes_nothing() {
+    let world = World::new();
+    world.launch().await.unwrap().destroy().await.unwrap();
+    world.daemon.spoil_volumes();
+    world.launch().await.unwrap().destroy().await.unwrap();
+    world.engine.close().await;
+    assert_eq!(world.instance_files(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_launch_that_hangs_before_it_makes_anything_makes_nothing_after_the_end() {
     let world = World::new();
