@@ -252,7 +252,11 @@ impl Inner {
     async fn guest_volume(&self, host: &Host) -> Result<GuestVolume, EngineError> {
         // Before the first container, also where another launch has looked: whoever sweeps after us must know where to
         // look.
-        self.instance.note_daemon(&host.info.daemon_id)?;
+        if let Err(error) = self.instance.note_daemon(&host.info.daemon_id) {
+            // One that has retired takes no note any more: the directory is not at fault.
+            self.open()?;
+            return Err(error.into());
+        }
         self.guest.get(self.find_or_seed(host)).await
     }
 

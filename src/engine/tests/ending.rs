@@ -319,7 +319,8 @@ async fn a_launch_that_hangs_before_it_makes_anything_makes_nothing_after_the_en
     until_called(&world.daemon, Verb::Info, 1).await;
     world.engine.close().await;
     assert_eq!(world.instance_files(), 0);
-    launch.await.unwrap().unwrap_err();
+    let error = launch.await.unwrap().unwrap_err();
+    assert!(matches!(error, EngineError::Closed), "{error}");
     for verb in [Verb::ImportImage, Verb::CreateVolume, Verb::Create] {
         assert_eq!(world.daemon.count(verb), 0);
     }
